@@ -45,7 +45,11 @@ class JudgeConfig(FrozenModel):
     trials: int = Field(default=2, ge=1, le=32)
     """Input sets (seed, distribution, shape) that every kernel must get right."""
     full_size_share: float = Field(default=0.03, ge=0, le=1)
-    """Without a GPU: secret share of the correct kernels that are run once more at the problem's own size."""
+    """Without a GPU: secret share of the correct kernels below `full_size_speedup` that are run once more at the
+    problem's own size. 0: no kernel is, however fast."""
+    full_size_speedup: float = Field(default=1.0, ge=0)
+    """Without a GPU: a correct kernel whose estimated speed-up is at least this is always run once more at the
+    problem's own size, or the largest that `full_size_s` allows: what is paid for its speed has been run there."""
     full_size_s: float = Field(default=5.0, gt=0)
     """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long, but not
     before `timeout_s`: on a busy machine an honest kernel would be a `timeout`."""

@@ -33,6 +33,10 @@ def add_to(app: typer.Typer) -> None:
     app.command("mcp", rich_help_panel="Judge")(mcp)
 
 
+_WHOLE = ("judge.full_size_share=1.0",)
+"""Every correct kernel that is scored is run at its problem's own size, unless `--set` says otherwise."""
+
+
 def score(
     problem: Annotated[Path | None, typer.Argument(help="Problem in KernelBench's format.")] = None,
     kernel: Annotated[
@@ -67,12 +71,13 @@ def score(
             raise InputError("score: --batch goes without PROBLEM.py, KERNEL.py and --json")
         if out is None:
             raise InputError("--out: expected a file for the verdicts of --batch")
-        _score_batch(batch, out, judge_settings(config, set_, backend=backend, require_sandbox=require_sandbox))
+        overrides = [*_WHOLE, *(set_ or [])]
+        _score_batch(batch, out, judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox))
     elif problem is None:
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
     else:
         source, kernel_source, stated = read_sources("score", problem, kernel)
-        overrides = [*stated, *(set_ or [])]
+        overrides = [*_WHOLE, *stated, *(set_ or [])]
         settings = judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox)
         _score_one(problem, source, kernel_source, settings, as_json)
 

@@ -42,6 +42,8 @@ from kernels_eval.verdict import Status, Verdict
 _MAX_REFERENCES = 128
 _MOST_COMPILED = 8
 """Configurations of autotuned kernels that are compiled beside the fastest one; those that follow it."""
+_BEFORE_COMPILING = 0.8
+"""The estimate here knows nothing of registers: with them, a kernel may turn out this much faster."""
 _FULL_SIZE_TRIAL = 2001
 """Trial number of the run at the full size."""
 
@@ -74,7 +76,7 @@ class Grader:
         ways = ways_of(autotuners(graded.full_trace), kernel_source)
         if graded.verdict.correct and len(ways) > 1:
             graded, chosen = self._tune(reference, kernel_source, config, seed, graded, ways)
-        if graded.verdict.correct and graded.seen is not None and _is_chosen(seed, config.full_size_share):
+        if graded.verdict.correct and graded.seen is not None and _is_run_larger(graded.verdict, seed, config):
             graded = self._run_larger(reference, kernel_source, config, seed, graded, graded.seen, chosen)
         facts = {
             "executed_size": graded.executed_size or reference.full_size,
@@ -300,6 +302,9 @@ class Grader:
         return graded
 
 
-def _is_chosen(seed: SecretSeed, share: float) -> bool:
-    """Draw from the secret seed if a kernel is run at the full size."""
-    return seed.number("full size") < share * (1 << 63)
+def _is_run_larger(verdict: Verdict, seed: SecretSeed, config: JudgeConfig) -> bool:
+    """Return whether a correct kernel is run at the full size: all fast ones, of others a share, drawn secretly."""
+    if not config.full_size_share:
+        return False
+    is_fast = (verdict.speedup or 0.0) >= _BEFORE_COMPILING * config.full_size_speedup
+    return is_fast or seed.number("full size") < config.full_size_share * (1 << 63)

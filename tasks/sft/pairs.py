@@ -81,8 +81,8 @@ def build_sft_data(
 def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig, kernel_source: str) -> JudgeConfig:
     """Return the settings of the judge of a kernel of a pair: the rollouts' (`judge`) with what `sft.data` changes."""
     changes: dict[str, Any] = {"compile": "never"} if config.compile == "never" else {}
-    if config.path is None:  # tests run every operator of it in every style at the full size
-        changes["full_size_share"] = 0.0
+    # Every pair of others is kept; of the generated corpus tests run each operator in each style at the full size.
+    changes["full_size_share"] = 0.0 if config.path is None else 1.0
     if config.judge.device == "cpu":
         if not is_interpreted(kernel_source, judge.backend):
             return judge.model_copy(update=changes)

@@ -83,3 +83,16 @@ def test_a_kernel_that_takes_far_longer_at_the_full_size_is_refused() -> None:
     with Judge(JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=1.0)) as judge:
         verdict = judge.evaluate(PROBLEM, SLOW)
     assert (verdict.status, verdict.executed_size) == (Status.TIMEOUT, 512)
+
+
+def test_what_is_paid_for_its_speed_has_been_run_at_the_full_size(judge: Judge) -> None:
+    honest, wrong = judged(judge, HONEST, 1e-12), judged(judge, WRONG, 1e-12)
+    assert honest.speedup is not None
+    assert honest.speedup > 1.0
+    assert honest.executed_size == honest.full_size
+    assert (wrong.status, wrong.executed_size) == (Status.INCORRECT, 512)
+
+
+def test_a_slow_kernel_is_run_there_only_if_it_is_drawn() -> None:
+    with Judge(JudgeConfig(workers=1, compile="never", full_size_share=1e-12, full_size_speedup=100.0)) as judge:
+        assert judge.evaluate(PROBLEM, HONEST).executed_size == 16

@@ -205,7 +205,7 @@ def test_styles_that_suit_no_composition_are_bad_input() -> None:
         generate_drafts(config, ProblemsConfig(), 0, "cuda")
 
 
-@pytest.mark.parametrize(("path", "share"), [(None, 0.0), ("pairs.jsonl", 0.2)])
+@pytest.mark.parametrize(("path", "share"), [(None, 0.0), ("pairs.jsonl", 1.0)])
 def test_only_a_corpus_of_others_is_run_at_its_full_size(path: str | None, share: float) -> None:
     judge = JudgeConfig(full_size_share=0.2)
     assert pairs.judge_of_pairs(SftDataConfig(path=path), judge, TRITON).full_size_share == share

@@ -46,5 +46,8 @@ def _copy(source: Path, destination: Path) -> dict[str, str]:
             raise InputError(f"{source / name}: missing, but its policy's manifest names it") from error
         copied[name] = sha256_of(target)
         if copied[name][:DIGEST_CHARACTERS] != digest:
-            raise InputError(f"{source / name}: damaged: not what was published, by the SHA-256 in the manifest")
+            raise InputError(
+                f"{source / name}: damaged: not what was published, by the SHA-256 in the manifest; "
+                f"remove {source}, and `kernelmill train` makes it again"
+            )
     return copied

@@ -130,10 +130,12 @@ def view(folder: Path, console: "Console") -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from tasks.tracking.figures import read_lines
+    from tasks.tracking.figures import FIGURES_FILE, has_lines, read_lines
 
     lines = read_lines(folder)
     heading = Text(f"{folder.name}: {_extent(folder, lines)}; {stage_of(folder)}")
+    if not lines and has_lines(folder):
+        return Group(heading, Text(f"{folder / FIGURES_FILE}: damaged: none of its lines holds figures"))
     if not lines:
         return Group(heading, Text("no figures yet: the first come with the first held-out evaluation or rollout"))
     blocks = _BLOCKS if "utf" in console.encoding.lower() else _ASCII

@@ -269,7 +269,11 @@ def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path |
     if not text or not folder.is_dir():
         raise InputError(f"{where}: no such folder: {text}")
     if (folder / STATE_FILE).exists():
-        return _policy_of_run(folder, choice.version, where), _configuration_in(folder)
+        policy = _policy_of_run(folder, choice.version, where)
+        for each in (policy.path, *parts_of(policy.path)):
+            if (damage := damage_of(each)) is not None:
+                raise InputError(f"{where}: {damage}; remove {each}, and `kernelmill train` makes it again")
+        return policy, _configuration_in(folder)
     packaged = settings_in(folder)
     is_policy = packaged or any((folder / name).exists() for name in ("config.json", TEAM_FILE))
     if choice.version is not None or not is_policy:

@@ -5,6 +5,7 @@ a path relative to the folder of runs.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from kernels_eval.frozen import FrozenModel, decisive_part, normalised
 from tasks.pipeline import retries
 from tasks.pipeline.code_version import content_digest
+from tasks.pipeline.integrity import later_damage_of
 from tasks.pipeline.references import (
     ArtifactRef,
     CheckpointRef,
@@ -22,6 +24,8 @@ from tasks.pipeline.references import (
 )
 from tasks.pipeline.retries import StagesConfig, can_heal
 from tasks.pipeline.store import is_available
+
+_LOGGER = logging.getLogger("kernelmill.stage")
 
 
 class StageOutcome(FrozenModel):
@@ -89,7 +93,7 @@ def run_cached(
 
 
 def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
-    """True if there is a result that can be read, and its artifact is still there, unchanged."""
+    """True if there is a result that can be read, and its artifact is still there, with no file changed since."""
     from prefect.filesystems import LocalFileSystem
     from prefect.results import ResultStore
 
@@ -100,4 +104,12 @@ def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
         outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
     except (ValueError, KeyError, OSError, TypeError, AttributeError):
         return False  # half written by a killed process, or by another version
-    return isinstance(outcome, StageOutcome) and is_available(outcome.reference.found_in(runs_dir))
+    if not isinstance(outcome, StageOutcome):
+        return False
+    reference = outcome.reference.found_in(runs_dir)
+    if not is_available(reference):
+        return False
+    damage = later_damage_of(reference.path)
+    if damage is not None:
+        _LOGGER.warning("%s; it is made again", damage)
+    return damage is None

@@ -3,7 +3,7 @@
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tasks.pipeline.store import compared, file_digest, read_manifest, state_of
+from tasks.pipeline.store import MANIFEST, compared, file_digest, read_manifest, state_of
 
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
 """Folders in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
@@ -16,12 +16,25 @@ def damage_of(folder: Path) -> str | None:
     manifest has nothing to be compared with. A policy may be copied without its optimizer's state, which is larger than
     its weights: what needs the state looks if it is there.
     """
+    return _damage_of(folder, 0)
+
+
+def later_damage_of(folder: Path) -> str | None:
+    """Do what `damage_of` does, but read only files that were written after the manifest, which is published last.
+
+    Cheap where nothing changed. A disk that changes bits without a write is not noticed.
+    """
+    manifest = folder / MANIFEST
+    return _damage_of(folder, manifest.stat().st_mtime_ns) if manifest.is_file() else None
+
+
+def _damage_of(folder: Path, written_after_ns: int) -> str | None:
     for name, digest in (read_manifest(folder) or {"files": {}})["files"].items():
         file = folder / name
         if not file.is_file():
             if not _is_left_out(folder, name):
                 return f"{file}: missing: the manifest lists it"
-        elif not _is_whole(file, digest):
+        elif file.stat().st_mtime_ns > written_after_ns and not _is_whole(file, digest):
             return f"{file}: damaged: not what was published, by the SHA-256 in the manifest"
     return None
 

@@ -66,6 +66,12 @@ def read_lines(run_dir: Path) -> list[FigureLine]:
     return current_lines(_parsed(json_lines(run_dir / FIGURES_FILE)))
 
 
+def has_lines(run_dir: Path) -> bool:
+    """Return True if the file has a finished line, of figures or not."""
+    path = run_dir / FIGURES_FILE
+    return path.is_file() and b"\n" in path.read_bytes().lstrip(b"\n")
+
+
 def _parsed(stored: Iterable[dict[str, Any]]) -> Iterator[FigureLine]:
     for line in stored:
         with suppress(ValidationError):  # of another version

@@ -54,14 +54,19 @@ def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
         latest = {tuple(turns[0][name] for name in EPISODE): turns for turns in rows}
         return pl.DataFrame([row for turns in latest.values() for row in turns], schema=COLUMNS), faults
     verdict = pl.col("verdict").struct
-    frames = [
-        read_turns_file(folder / TURNS_FILE).select(
-            verdict.field(name) if name in ("compiled", "correct", "speedup", "timing_source") else pl.col(name)
-            for name in COLUMNS
-        )
-        for folder in find_batches(path)
+    columns = [
+        verdict.field(name) if name in ("compiled", "correct", "speedup", "timing_source") else pl.col(name)
+        for name in COLUMNS
     ]
-    return pl.concat([frame.cast(dict(COLUMNS)) for frame in frames]), []  # pyright: ignore[reportArgumentType]
+    frames, faults = list[pl.DataFrame](), list[str]()
+    for folder in find_batches(path):
+        try:
+            frames.append(read_turns_file(folder / TURNS_FILE).select(columns).cast(dict(COLUMNS)))  # pyright: ignore[reportArgumentType]
+        except InputError as error:
+            faults.append(str(error))
+    if not frames:
+        raise InputError(faults[0])
+    return pl.concat(frames), faults
 
 
 def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:

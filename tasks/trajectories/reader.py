@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError, first_line
 from tasks.pipeline.references import TrajectoryBatchRef
-from tasks.pipeline.store import MANIFEST, published_digest
+from tasks.pipeline.store import MANIFEST, published_digest, read_manifest
 from tasks.trajectories.schema import (
     EPISODE_COLUMNS,
     SCHEMA_VERSION,
@@ -95,15 +95,30 @@ _PLACES = ("", "trajectories/*", "*", "*/*")
 
 
 def find_batches(path: Path) -> list[Path]:
-    """Return the folders of the published batches at `path`, by name and iteration; InputError if there are none."""
+    """Return the folders of the published batches at `path`, by name and iteration; InputError if there are none.
+
+    A batch that has lost a table is one of them: whoever reads it says what is missing.
+    """
     if not path.exists():
         raise InputError(f"{path}: expected a trajectory data set or the folder of a run, found nothing")
     for pattern in _PLACES:
         folders = [path] if not pattern else sorted(path.glob(pattern), key=_in_order)
-        found = [folder for folder in folders if (folder / TURNS_FILE).exists() and (folder / MANIFEST).exists()]
+        found = [folder for folder in folders if _is_batch(folder)]
         if found:
             return found
     raise InputError(f"{path}: expected a published trajectory data set ({MANIFEST} and {TURNS_FILE}), found none")
+
+
+def _is_batch(folder: Path) -> bool:
+    """Return True for a published folder whose manifest names a table of turns, or that has one."""
+    if not (folder / MANIFEST).is_file():
+        return False
+    if (folder / TURNS_FILE).exists():
+        return True
+    try:
+        return TURNS_FILE in (read_manifest(folder) or {"files": {}})["files"]
+    except InputError:  # not a manifest: of something else
+        return False
 
 
 def batch_reference(folder: Path) -> TrajectoryBatchRef:

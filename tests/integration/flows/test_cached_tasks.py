@@ -255,6 +255,18 @@ def test_a_flipped_byte_is_found_before_it_is_read_and_its_stage_repeated(
     assert calls == []
 
 
+def test_a_result_that_nobody_reads_again_is_made_again_if_it_was_damaged(workspace: Workspace):
+    run_chain(workspace)
+    (folder,) = (workspace.runs_dir / "store" / "second").iterdir()
+    (file,) = (path for path in folder.iterdir() if path.name != "manifest.json")
+    content = file.read_bytes()
+    file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    calls.clear()
+    run_chain(workspace)
+    assert calls == [("second", 3)]
+    assert file.read_bytes() == content
+
+
 def test_a_damaged_member_of_a_team_is_made_again_by_its_own_stage(workspace: Workspace):
     @flow
     def teamwork(problems: ProblemsConfig) -> CheckpointRef:

@@ -1,6 +1,7 @@
 """Damage of published artifacts: any changed byte is found and named, and a whole file is read once."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.pipeline import integrity
-from tasks.pipeline.integrity import damage_of
+from tasks.pipeline.integrity import damage_of, later_damage_of
 from tasks.pipeline.store import discard, publish
 
 
@@ -77,3 +78,21 @@ def test_a_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     integrity.compared.clear()  # as in another process
     assert [damage_of(folder) for _ in range(3)] == [None] * 3
     assert sorted(read) == ["one", "two"]
+
+
+def test_a_file_written_after_its_manifest_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = put(tmp_path / "artifact", weights=b"right", other=b"x")
+    read: list[str] = []
+    whole = integrity._is_whole
+    monkeypatch.setattr(integrity, "_is_whole", lambda file, digest: read.append(file.name) or whole(file, digest))
+    assert later_damage_of(folder) is None
+    assert read == [], "nothing was written: nothing is read"
+    time.sleep(0.01)
+    (folder / "weights").write_bytes(b"wrong")
+    assert "weights: damaged" in (later_damage_of(folder) or "")
+    assert read == ["weights"]
+    (folder / "weights").write_bytes(b"right")
+    assert later_damage_of(folder) is None
+    (folder / "other").unlink()
+    assert "other: missing" in (later_damage_of(folder) or "")
+    assert later_damage_of(tmp_path) is None, "not a published folder"

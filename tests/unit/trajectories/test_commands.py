@@ -10,7 +10,7 @@ import pytest
 from flows.cli.main import run
 from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.store import read_manifest
-from tasks.trajectories.reader import read_turns_file
+from tasks.trajectories.reader import find_batches, read_turns_file
 from tasks.trajectories.schema import TURNS_FILE
 
 Runs = Callable[[int], Path]
@@ -50,6 +50,19 @@ def test_analyze_names_broken_logs(stored: Any, tmp_path: Path, capsys: pytest.C
     captured = capsys.readouterr()
     assert "by turn" in captured.out
     assert captured.err.startswith("left out: trajectory_p_20250101_000000_000000.json")
+
+
+def test_analyze_names_a_batch_that_lost_its_turns(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(2)
+    lost, kept = [batch / "turns.parquet" for batch in find_batches(folder)]
+    lost.unlink()
+    assert run(["analyze", str(folder)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("left out: ")
+    assert "turns.parquet: expected a Parquet table, found no file" in " ".join(captured.err.split())
+    kept.unlink()
+    assert run(["analyze", str(folder)]) == 2
+    assert "turns.parquet" in capsys.readouterr().err
 
 
 def test_show_without_a_tokenizer(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,6 +110,20 @@ def test_a_package_is_a_policy_with_its_own_settings(run_folder: Path, tmp_path:
     assert loaded.name == "demo"
 
 
+def test_flipped_weights_of_a_run_are_refused_with_a_remedy(run_folder: Path, tmp_path: Path):
+    policy, _ = policy_at(f"{run_folder}@1")
+    file = policy.path / "model.safetensors"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    remedy = f"--policy: {file}: damaged: .*; remove {policy.path}, and `kernelmill train` makes it again"
+    with pytest.raises(InputError, match=remedy):
+        policy_at(f"{run_folder}@1")
+    with pytest.raises(InputError, match=remedy.removeprefix("--policy: ")):
+        write_package(package_inputs(f"{run_folder}@1"), tmp_path / "package")
+    policy_at(f"{run_folder}@2")
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "kernelmill.yaml", "package.json", "README.md"])
 def test_a_damaged_package_is_not_opened(run_folder: Path, tmp_path: Path, name: str):
     folder = tmp_path / "package"

@@ -36,6 +36,10 @@ TrajectoryLogsOption = Annotated[
 
 _SMALL = 0.005
 """Shares below this are not shown."""
+_WIDE = 110
+"""Columns from which a bar has its full width."""
+_TIMES = 2 * len("-:--:-- ") + 2
+"""Columns of a bar's spinner and of its two times."""
 
 
 class ConsoleListener:
@@ -53,11 +57,14 @@ class ConsoleListener:
         """Share of each finished stage."""
         self.interval_s = interval_s
         self._last = 0.0
+        self._figures: dict[str, dict[str, float]] = {}
+        """The last figures of each stage that goes on."""
+        self._bar_width = 24 if console.width >= _WIDE else 8
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=self._bar_width),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
@@ -87,12 +94,26 @@ class ConsoleListener:
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
         """Advance the bar."""
-        shown = "  ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in figures.items())
+        self._figures[label] = figures
         if label in self._bars:
-            self._progress.update(self._bars[label], completed=done, total=total, figures=shown)
+            bar = self._bars[label]
+            named = next(task.description for task in self._progress.tasks if task.id == bar)
+            taken = len(f"{named} {total}/{total} ") + self._bar_width + 1 + _TIMES
+            self._progress.update(bar, completed=done, total=total, figures=self._fitting(taken, figures))
         elif time.monotonic() - self._last >= self.interval_s:
             self._last = time.monotonic()
-            self.console.print(f"    {label}: {done} of {total}  {shown}")
+            line = f"    {label}: {done} of {total}"
+            self.console.print(line + self._fitting(len(line), figures), soft_wrap=True)
+
+    def _fitting(self, taken: int, figures: dict[str, float]) -> str:
+        """Return the first figures that fit into a line of which so many columns are taken."""
+        text = ""
+        for name, value in figures.items():
+            longer = f"{text}  {name.replace('_', ' ')} {_short(value)}"
+            if taken + len(longer) > self.console.width:
+                break
+            text = longer
+        return text
 
     def finished(self, label: str, seconds: float, cached: bool) -> None:
         """Replace the bar by a line."""
@@ -101,8 +122,10 @@ class ConsoleListener:
         if cached:
             self.console.print(f"[blue]●[/blue] {label}: [blue]cached[/blue] [dim](took {seconds:.1f} s)[/dim]")
             return
-        done = f" [dim]({self.done:.0%} of the run)[/dim]" if self._done[label] >= _SMALL else ""
-        self.console.print(f"[green]✓[/green] {label}: {seconds:.1f} s{done}")
+        done = f" ({self.done:.0%} of the run)" if self._done[label] >= _SMALL else ""
+        line = f"{label}: {seconds:.1f} s"
+        figures = self._fitting(len(f"✓ {line}{done}"), self._figures.pop(label, {}))
+        self.console.print(f"[green]✓[/green] {line}[dim]{done}{figures}[/dim]", soft_wrap=True)
 
     @property
     def done(self) -> float:

@@ -35,6 +35,7 @@ from flows.cli import (
     trajectories,
     watching,
 )
+from flows.cli.plain_text import write_what_can_be_shown
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.loopback import keep_off_proxies
 
@@ -94,6 +95,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 def main() -> None:
     """Run the command line."""
     keep_off_proxies()
+    write_what_can_be_shown()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     _listen()

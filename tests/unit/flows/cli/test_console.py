@@ -1,5 +1,8 @@
 """Output of a run: stages with their share, and after Ctrl-C the command that goes on."""
 
+import os
+import re
+import subprocess
 import sys
 from io import StringIO
 
@@ -74,3 +77,56 @@ def test_below_make_the_command_is_make(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("MAKELEVEL")
     monkeypatch.setattr(sys, "argv", ["/src/flows/cli/main.py", "sft"])
     assert same_command() == f"{sys.executable} -m flows.cli.main sft"
+
+
+FIGURES = {
+    "mean_reward": 0.4321,
+    "correct": 0.5,
+    "compiled": 0.9375,
+    "tokens_per_s": 12345.6,
+    "best_speedup": 2.25,
+    "judged": 128.0,
+    "waiting_s": 0.02,
+}
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_fits_into_the_line(width: int, terminal: bool) -> None:
+    output = StringIO()
+    console = Console(file=output, width=width, force_terminal=terminal, color_system=None, legacy_windows=False)
+    drawn = ConsoleListener(console, lambda _: 0.06, interval_s=0.0)
+    labels = ("rollout 12", "held-out rollout of policy 0", "SFT")
+    with drawn.drawing():
+        for label in labels:
+            drawn.started(label)
+            for done in (1, 640):
+                drawn.progressed(label, done, 1280, FIGURES)
+                if terminal:
+                    drawn._progress.refresh()
+            drawn.finished(label, 12.0, cached=False)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.getvalue())
+    lines = [part for line in shown.splitlines() for part in line.split("\r")]
+    assert max(map(len, lines)) <= width
+    if width >= 80:
+        assert sum("mean reward 0.432" in line for line in lines) >= 2 * len(labels)
+        assert any(line.startswith("✓ rollout 12: 12.0 s (6% of the run)  mean reward 0.432") for line in lines)
+
+
+PROGRAM = """
+from flows.cli.plain_text import write_what_can_be_shown
+write_what_can_be_shown()
+from rich.console import Console
+Console().print("✓ SFT → 3 × 8 … ≥ 日")
+"""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("ascii", "+ SFT -> 3 x 8 ... >= ?"), ("latin-1", "+ SFT -> 3 × 8 ... >= ?"), ("utf-8", "✓ SFT → 3 × 8 … ≥ 日")],
+)
+def test_a_terminal_without_a_character_shows_its_likeness(encoding: str, said: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, check=False)
+    assert done.stderr == b""
+    assert done.stdout.decode(encoding).strip() == said

@@ -13,7 +13,10 @@ from flows.checks.result import CheckResult, failed, note, ok
 from flows.settings.configuration import RunConfig
 from kernels_eval.backends import AUTO
 
-PROGRAM_TIMEOUT_S = 120
+PROGRAM_TIMEOUT_S = 120.0
+"""Time of a program on a machine with nothing else to do; longer by the load on each core, at most tenfold."""
+_MOST_PATIENCE = 10.0
+_BUSY = "not done within"
 SANDBOX_FEATURES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
 GPU_SANDBOX_FEATURES = (*SANDBOX_FEATURES, "unprivileged")
 _MISSING = {
@@ -41,22 +44,35 @@ def run_program(command: Sequence[str], environment: dict[str, str] | None = Non
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
     # Makes a checkout importable that is not installed.
     variables["PYTHONPATH"] = os.pathsep.join(path for path in (_ROOT, variables.get("PYTHONPATH")) if path)
+    limit_s = PROGRAM_TIMEOUT_S * _patience()
     try:
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            timeout=PROGRAM_TIMEOUT_S,
+            timeout=limit_s,
             check=False,
             env=variables,
             stdin=subprocess.DEVNULL,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return False, f"{_BUSY} {limit_s:.0f} s, at a load of {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    except OSError as error:
         return False, str(error)
     if done.returncode == 0:
         return True, done.stdout.strip()
     lines = (done.stderr or done.stdout).strip().splitlines()
     return False, lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _patience() -> float:
+    """Return how many times longer a program may take than on a quiet machine."""
+    return min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0), _MOST_PATIENCE)
+
+
+def _failed(name: str, output: str, fix: str) -> CheckResult:
+    """Return a failure with its remedy: a program that was too slow says nothing of what is installed."""
+    return failed(name, output, "check again when this machine has less to do" if output.startswith(_BUSY) else fix)
 
 
 def triton_interpreter(_: RunConfig) -> CheckResult:
@@ -65,7 +81,7 @@ def triton_interpreter(_: RunConfig) -> CheckResult:
     fine, output = run_program(command, {"TRITON_INTERPRET": "1"})
     if fine:
         return ok("Triton interpreter", output)
-    return failed("Triton interpreter", output, "make setup; Triton must be the version that torch was built for")
+    return _failed("Triton interpreter", output, "make setup; Triton must be the version that torch was built for")
 
 
 def triton_compiler(config: RunConfig) -> CheckResult:
@@ -76,7 +92,7 @@ def triton_compiler(config: RunConfig) -> CheckResult:
     fine, output = run_program(command)
     if fine:
         return ok("Triton compiler", output)
-    return failed("Triton compiler", output, "make setup; or name a target that this Triton knows in judge.targets")
+    return _failed("Triton compiler", output, "make setup; or name a target that this Triton knows in judge.targets")
 
 
 def nvcc(config: RunConfig) -> CheckResult:
@@ -101,7 +117,7 @@ def sandbox(config: RunConfig) -> CheckResult:
     """Check which features of the judge's sandbox this machine supports."""
     fine, output = run_program([sys.executable, "-c", _SANDBOX, config.judge.device])
     if not fine:
-        return failed("judge sandbox", output, "the judge runs on Linux; see docs/judge.md")
+        return _failed("judge sandbox", output, "the judge runs on Linux; see docs/judge.md")
     on_gpu, found = json.loads(output.splitlines()[-1])
     wanted = GPU_SANDBOX_FEATURES if on_gpu else SANDBOX_FEATURES
     missing = [feature for feature in wanted if feature not in found]

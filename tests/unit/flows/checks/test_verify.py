@@ -3,6 +3,7 @@
 import copy
 import http.server
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,3 +212,20 @@ def test_the_command_ends_with_1_where_something_failed(
     assert "broken" in said
     assert "→ mend it" in said
     assert "1 of 1 checks failed" in said
+
+
+def test_a_busy_machine_is_not_told_to_install_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(toolchain, "PROGRAM_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("os.getloadavg", lambda: (1.0, 1.0, 1.0))
+    for check in (toolchain.triton_interpreter, toolchain.triton_compiler, toolchain.sandbox):
+        found = check(configured(tmp_path))
+        assert found.outcome is Outcome.FAILED
+        assert found.found.startswith("not done within 0 s, at a load of 1 on ")
+        assert found.fix == "check again when this machine has less to do"
+
+
+def test_a_busy_machine_has_more_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(toolchain, "PROGRAM_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.getloadavg", lambda: (50.0, 50.0, 50.0))
+    assert toolchain.run_program([sys.executable, "-c", "import time; time.sleep(2); print('done')"]) == (True, "done")

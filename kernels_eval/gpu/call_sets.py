@@ -20,6 +20,9 @@ _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
 _FEW_CALLS, _TURN_OF_FEW, _TURN_OF_MANY = 64, 2, 4
 """Of a timed round of few calls one in two has inputs in secret parts, else one in four."""
+_SERIAL_CALLS, _FEWEST_SERIAL = 32, 8
+_STAGED_BYTES = 128 << 20
+"""Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
 
 Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
 """Calls of a round, and what the reference expects of each."""
@@ -176,6 +179,12 @@ class CallSets:
         """Number of calls whose sets fit into the budget, at least 1. It must not change while a candidate runs."""
         taken = 2 * self._reference.input_bytes + 3 * self.output_bytes
         return int(min(MAX_CALLS, max(1, self._budget // max(taken, 1))))
+
+    @property
+    def serial_calls(self) -> int:
+        """Number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
+        fitting = min(_SERIAL_CALLS, self.most_calls, _STAGED_BYTES // max(self._reference.input_bytes, 1))
+        return fitting if fitting >= _FEWEST_SERIAL else 0
 
     @property
     def output_bytes(self) -> int:

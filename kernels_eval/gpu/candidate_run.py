@@ -2,8 +2,8 @@
 
 In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on
 the same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a
-round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing.timer). A wrong kernel is
-never timed.
+round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never
+timed.
 """
 
 import secrets
@@ -20,22 +20,27 @@ from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, ke
 from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.candidate_start import CandidateStart
+from kernels_eval.gpu.device.gate import QUEUE
 from kernels_eval.gpu.device.memory_rates import floor_s
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
+    believed_s,
     check_attribution,
     check_dependence,
     check_floor,
     check_profiled_time,
     check_reference_time,
     check_round,
+    check_same_kernels,
     check_streams,
+    check_waited_for,
 )
 from kernels_eval.gpu.timed_rounds import TimedRounds
 from kernels_eval.gpu.timing.phases import Phase
+from kernels_eval.gpu.timing.statistics import overlapped_s
 from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
-from kernels_eval.gpu.worker_state import WorkerState
+from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -82,17 +87,18 @@ class CandidateRun:
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
-        start = CandidateStart(self._state, self._reference, self._sets, self._job)
+        start = CandidateStart(self._state, self._reference, self._sets, self._job, config.baseline, self._is_repeated)
         try:
             start.reserve()
             with start.session(limits) as session:
-                overheads = start.load(session, config.trials)
+                overheads, quiet = start.load(session, config.trials)
                 compiled = True
                 self._try(session, None, resources=True)
                 self._try_hidden_size(session)
                 with self._state.phases.during(Phase.ROUNDS):
-                    measured = self._timed(session, overheads)
-                return self._correct(measured)
+                    measured = self._timed(session, overheads, quiet)
+                self._check_bounds(measured, quiet)
+                return self._correct(measured, believed_s(measured.reference.seconds, quiet.call))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
@@ -144,14 +150,18 @@ class CandidateRun:
         if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
             self._try(session, reference.full_size // 2)
 
-    def _timed(self, session: Session, overheads: Overheads) -> Measured:
+    def _timed(self, session: Session, overheads: Overheads, quiet: Quiet) -> Measured:
         """Profile and time the candidate."""
         with self._state.phases.during(Phase.PROFILE):
             attribution, form, profiled_calls = self._profiled(session)
         kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
+        longest_s = [attribution.longest_ns / 1e9]
 
         def note_kernels(made: Round, calls: int) -> None:
-            kernels_s.append(self._attribution(made).computing_ns / 1e9 / calls)
+            again = self._attribution(made)
+            check_same_kernels(attribution, profiled_calls, again, calls)
+            kernels_s.append(again.computing_ns / 1e9 / calls)
+            longest_s.append(again.longest_ns / 1e9)
 
         rounds = TimedRounds(
             session=session,
@@ -167,9 +177,14 @@ class CandidateRun:
         )
         plan = self._plan(attribution, overheads, profiled_calls)
         measured = self.measured = Timer(plan, rounds.device()).measure()
+        if measured.serial_s is not None:
+            check_waited_for(measured.serial_s, min(longest_s))
+            if quiet.serial_s is not None:
+                candidate_s = measured.candidate.seconds
+                late_s = overlapped_s(candidate_s, measured.serial_s, quiet.call.seconds, quiet.serial_s)
+                measured.candidate = replace(measured.candidate, seconds=candidate_s + late_s)
         if not attribution.uses_side_streams:  # on several streams kernels run at once
             check_profiled_time(measured.candidate.seconds, min(kernels_s), self._is_repeated)
-        self._check_bounds(measured)
         return measured
 
     def _profiled(self, session: Session) -> tuple[Attribution, Expected, int]:
@@ -198,12 +213,14 @@ class CandidateRun:
         return attribution
 
     def _plan(self, attribution: Attribution, overheads: Overheads, profiled_calls: int) -> TimingPlan:
-        config = self._config
+        config, launches = self._config, -(-attribution.launches // profiled_calls)
         return TimingPlan(
             most_calls=self._sets.most_calls,
             set_bytes=self._sets.set_bytes,
             cache_bytes=self._state.facts.rates.cache_bytes,
-            launches=-(-attribution.launches // profiled_calls),
+            launches=launches,
+            serial_round=secrets.randbelow(MIN_ROUNDS),
+            serial_calls=min(self._sets.serial_calls, QUEUE // (launches + 2)),
             is_gated=self._state.is_gated,
             overheads=overheads,
             precision=config.timing_precision,
@@ -212,19 +229,15 @@ class CandidateRun:
             profiled_round=secrets.randbelow(MIN_ROUNDS),
         )
 
-    def _check_bounds(self, measured: Measured) -> None:
-        """Check the reference's time against its best, and the candidate's against the device's peak rates."""
-        reference, best_s = self._reference, self._state.best_reference_s
-        key = (reference.digest, self._config.baseline)
-        reference_s = measured.reference.seconds
-        check_reference_time(reference_s, best_s.get(key))
-        best_s[key] = min(reference_s, best_s.get(key, reference_s))
-        rates = self._state.facts.rates
+    def _check_bounds(self, measured: Measured, quiet: Quiet) -> None:
+        """Check the reference's time against that without a candidate, the candidate's against the device's rates."""
+        check_reference_time(measured.reference.seconds, quiet.call, self._is_repeated)
+        reference, rates = self._reference, self._state.facts.rates
         least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
         check_floor(measured.candidate.seconds, least_s)
 
-    def _correct(self, measured: Measured) -> Verdict:
-        candidate_s, reference_s = measured.candidate.seconds, measured.reference.seconds
+    def _correct(self, measured: Measured, reference_s: float) -> Verdict:
+        candidate_s = measured.candidate.seconds
         moved = self._reference.input_bytes + self._sets.output_bytes
         matrix_flops, rates = self._reference.matrix_flops, self._state.facts.rates
         profile = profile_of(self._kernels, moved, matrix_flops, rates, candidate_s)

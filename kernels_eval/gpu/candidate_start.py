@@ -5,9 +5,11 @@ Until the last of it is gone no code of this candidate runs, nothing is publishe
 memory keeps its size: kernels that were launched may go on until their context is gone.
 """
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -18,11 +20,15 @@ from kernels_eval.gpu.candidate.session import Session
 from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.phases import Phase
-from kernels_eval.gpu.timing.timer import Overheads, overhead_of
-from kernels_eval.gpu.worker_state import WorkerState
+from kernels_eval.gpu.timing.statistics import FASTEST, estimate
+from kernels_eval.gpu.timing.timer import Overheads, calls_of_round, overhead_of
+from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.sandbox.limits import Limits
 
 _EMPTY_ROUNDS = 9
+_FIRST_CALLS = 16
+_QUIET_FOR_S = 30.0
+"""Time for which the reference is not timed again: a device gets warmer, and slower."""
 _CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
 """Device memory that is left to the candidate's process: the larger of these multiples of a call's inputs and outputs.
 Inputs of 17 GB (KernelBench's largest) leave it no second copy on a GPU of 80 GB."""
@@ -36,7 +42,11 @@ class CandidateStart:
     reference: GpuReference
     sets: CallSets
     job: dict[str, Any]
-    """The message to the candidate's process (gpu.candidate.process), but for the mapping of the shared memory."""
+    """The message to the candidate's process (kernels_eval.gpu.candidate.process), but for the mapping of the shared memory."""
+    baseline: str
+    """Of the reference's time."""
+    is_repeated: bool
+    """A measurement of this candidate has failed before."""
 
     def reserve(self) -> None:
         """Have the shared memory ready. Waits for the end of the process before if its memory is needed for that.
@@ -72,8 +82,10 @@ class CandidateStart:
             finally:
                 state.leftovers.append(session.wait_until_ended)
 
-    def load(self, session: Session, trials: int) -> Overheads:
-        """Load the candidate and give it the reference's weights; returns the overhead of its rounds.
+    def load(self, session: Session, trials: int) -> tuple[Overheads, Quiet]:
+        """Load the candidate and give it the reference's weights.
+
+        Returns the overhead of its rounds, and the reference's time before any code of a candidate was on the device.
 
         `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.
         """
@@ -82,6 +94,7 @@ class CandidateStart:
         state.phases.ended(Phase.READY)
         state.settle()  # so far the judge's own code alone has run beside the end of the process before
         overheads = self._overheads(session)
+        quiet = self._quiet()
 
         def draw_ahead() -> None:
             with state.lock.shared():
@@ -96,7 +109,40 @@ class CandidateStart:
             with state.lock.shared():
                 weights = self.reference.weights_for(found, one)
             session.set_weights(weights, state.transport, state.lock.shared)
-        return overheads
+        return overheads, quiet
+
+    def _quiet(self) -> Quiet:
+        """Return the reference's time on a device on which no candidate is at work: nobody can have slowed it.
+
+        Of a moment ago if there is one, unless a measurement has failed since.
+        """
+        state, key = self.state, (self.reference.digest, self.baseline)
+        known = state.quiet.get(key)
+        if known is not None and not self.is_repeated and time.monotonic() - known[0] < _QUIET_FOR_S:
+            return known[1]
+        forward = self.reference.forward(True, self.baseline == "compile")
+        launches = 4 * len(self.reference.eager_launches)
+
+        def call_s(count: int) -> float:
+            with state.lock.shared():
+                calls = self.sets.timed(count)
+            with state.lock.alone():
+                return state.reference_timer.call_s(forward, calls.sets, launches, False)
+
+        sets_in_cache = state.facts.rates.cache_bytes / max(self.sets.set_bytes, 1)
+        count = calls_of_round(call_s(min(_FIRST_CALLS, self.sets.most_calls)), sets_in_cache, self.sets.most_calls)
+        found = Quiet(estimate([call_s(count) for _ in range(FASTEST)]), self._serial_s(forward, launches))
+        state.quiet[key] = time.monotonic(), found
+        return found
+
+    def _serial_s(self, forward: Any, launches: int) -> float | None:
+        """Return the reference's time for one call alone; None if the candidate's is not taken either."""
+        if not self.sets.serial_calls or not self.state.is_gated:
+            return None
+        with self.state.lock.shared():
+            calls = self.sets.timed(self.sets.serial_calls)
+        with self.state.lock.alone():
+            return self.state.reference_timer.serial_s(forward, calls, launches)
 
     def _refuse_what_does_not_fit(self) -> None:
         """Raise ReferenceFailedError if the tensors of one call are more than the worker has for them."""
@@ -122,9 +168,10 @@ class CandidateStart:
                 calls = self.sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
-                gated = ungated
+                gated, serial_s = ungated, 0.0
                 if state.is_gated:
                     rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
-                    gated = overhead_of(rounds)
-            state.overheads[key] = Overheads(gated, ungated)
+                    serial = [session.empty_round(calls, True, state.can_hold, True) for _ in range(_EMPTY_ROUNDS)]
+                    gated, serial_s = overhead_of(rounds), median(made.serial_s[0] for made in serial)
+            state.overheads[key] = Overheads(gated, ungated, serial_s)
         return state.overheads[key]

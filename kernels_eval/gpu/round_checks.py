@@ -1,6 +1,6 @@
 """GPU worker: checks a round of calls: outputs, inputs, guards, threads, streams, attribution of the device time.
 
-Each raises CandidateFailedError; `check_reference_time` raises UnreliableTimingError.
+Each raises CandidateFailedError; `check_reference_time` and `check_profiled_time` first raise UnreliableTimingError.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -15,6 +15,7 @@ from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.gpu.candidate.profiling import Attribution, suspicious_names
 from kernels_eval.gpu.candidate.session import Round
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
@@ -23,9 +24,15 @@ from kernels_eval.verdict import Status
 _UNJOINED_S = 100e-6
 """Waiting for an idle device takes 2 to 40 µs, longer after large kernels and with several streams."""
 _COMPARED_BYTES = 256 << 20
-_PROFILED_SHARE = 0.6
+_PROFILED_SHARE = 0.85
 """Share of the device time of kernels in a profiled call that a timed call takes at least."""
-_SLOWED = 1.5
+_OTHER_LAUNCHES = 0.25
+"""Relative difference of launches in a call between two profiles, e.g. of a kernel that every few calls launch."""
+_ALONE_SHARE = 0.4
+_SLOWED = 1.2
+"""Factor by which the reference may take longer beside a candidate."""
+_NOISE = 0.03
+"""Relative difference of two times of the reference that says nothing: clocks of a device vary by as much."""
 
 
 @dataclass
@@ -176,15 +183,53 @@ def check_profiled_time(candidate_s: float, kernels_s: float, is_repeated: bool)
         raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
 
 
-def check_reference_time(reference_s: float, best_s: float | None) -> None:
-    """Raise UnreliableTimingError if the reference is slow beside this candidate. `best_s`: its shortest time."""
-    if best_s is not None and reference_s > _SLOWED * best_s:
-        message = f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * best_s:.4f} ms before"
-        raise UnreliableTimingError("slowed_reference", message)
+def check_same_kernels(first: Attribution, first_calls: int, again: Attribution, calls: int) -> None:
+    """Refuse a candidate whose timed calls launch other kernels than its checked ones, or on other streams.
+
+    `first_calls`, `calls`: how many calls were profiled.
+    """
+    for name in sorted({*first.counts, *again.counts}):
+        before, after = (made.counts.get(name, 0) / count for made, count in ((first, first_calls), (again, calls)))
+        if abs(before - after) > _OTHER_LAUNCHES * max(before, after):
+            message = f"checked calls launch {name[:80]} {before:.2f} times each, timed ones {after:.2f} times"
+            raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
+    if again.uses_side_streams and not first.uses_side_streams:
+        raise CandidateFailedError(Status.REJECTED, "unlike_profile", "timed calls alone use another stream")
+
+
+def check_waited_for(serial_s: float, longest_s: float) -> None:
+    """Refuse a candidate of which a call alone seems to take less time than one of its kernels: nothing waits for it.
+
+    `longest_s`: time of a call's longest kernel. With inputs that have just arrived it may take half as long.
+    """
+    if serial_s < _ALONE_SHARE * longest_s:
+        message = f"a call alone takes {1e6 * serial_s:.2f} µs, one of its kernels {1e6 * longest_s:.2f}"
+        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
+
+
+def check_reference_time(reference_s: float, quiet: Estimate, is_repeated: bool) -> None:
+    """Refuse a candidate beside which the reference is much slower than without any candidate on the device.
+
+    `quiet`: its time before the candidate's code was loaded, since the last attempt after the candidate had gone. The
+    first time it is a fault of the measurement (UnreliableTimingError), and the candidate is refused if it happens
+    again. `believed_s` keeps less from counting.
+    """
+    if reference_s > _SLOWED * quiet.seconds:
+        message = (
+            f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * quiet.seconds:.4f} ms before"
+        )
+        if not is_repeated:
+            raise UnreliableTimingError("slowed_reference", message)
+        raise CandidateFailedError(Status.REJECTED, "busy_device", message)
+
+
+def believed_s(reference_s: float, quiet: Estimate) -> float:
+    """Return the reference's time that counts: of two that differ by more than noise, the one without a candidate."""
+    return quiet.seconds if reference_s > quiet.seconds * (1 + max(_NOISE, 3 * quiet.spread)) else reference_s
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:
-    """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.device.memory_rates.floor_s)."""
+    """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.timing.statistics.floor_s)."""
     if candidate_s < floor_s:
         message = f"{1e6 * candidate_s:.2f} µs is less than the {1e6 * floor_s:.2f} µs that the device needs at best"
         raise CandidateFailedError(Status.REJECTED, "below_roofline", message)

@@ -10,10 +10,21 @@ from kernels_eval.gpu.device.gate import GatePage
 from kernels_eval.gpu.device.shared_memory import IpcTransport, Transport
 from kernels_eval.gpu.timing.phases import Phase, Phases
 from kernels_eval.gpu.timing.reference_timer import ReferenceTimer
+from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import Overheads
 from kernels_eval.sandbox.fork_server import ForkServer
 
 MAX_REFERENCES = 32
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Times of the reference on a device on which no candidate is at work: nobody can have slowed it."""
+
+    call: Estimate
+    """Of a call in a round."""
+    serial_s: float | None
+    """Of a call alone, where calls can be timed so."""
 
 
 @dataclass
@@ -34,8 +45,8 @@ class WorkerState:
     """This device can hold a queue back before the gate (kernels_eval.gpu.device.gate)."""
     overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
     """By problem."""
-    best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """Shortest time of the reference, by problem and baseline."""
+    quiet: LRUCache[tuple[str, str], tuple[float, Quiet]] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
+    """When the reference was timed without a candidate on the device, and its time, by problem and baseline."""
 
     phases: Phases = field(default_factory=Phases)
     """Of the present verdict."""

@@ -7,8 +7,9 @@ source, the operator guard (which sees every operator of PyTorch) and the judge'
 
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
@@ -55,6 +56,7 @@ class Profiler:
         self._default_stream: int | None = None
         self._synchronize = torch.cuda.synchronize
         self._profile: Any = profile
+        self._running: Any = None
         self._activities = [ProfilerActivity.CUDA]
         # Hide the profiler from a candidate that asks for it.
         autograd: Any = torch.autograd
@@ -64,22 +66,35 @@ class Profiler:
 
     def warm_up(self) -> None:
         """Profile once, and note the profiler's number of the default stream."""
-        found = self._activities_of(self._flush)
+        with self._profile(activities=self._activities) as profiled:
+            self._flush()
+            self._synchronize()
+        found = self._activities_of(profiled)
         self._default_stream = found[0]["stream"] if found else -1
 
     def records(self, work: Callable[[], object]) -> list[dict[str, Any]]:
         """Do the work, which must leave the device idle; returns fields of KernelRecord for each activity."""
+        self.begin()
+        work()
+        self._synchronize()
+        return self.end()
+
+    def begin(self) -> None:
+        """Begin to record what runs on the device: until `end`."""
         if self._default_stream is None:
             self.warm_up()
-        found = self._activities_of(work)
+        self._running = self._profile(activities=self._activities)
+        self._running.__enter__()
+
+    def end(self) -> list[dict[str, Any]]:
+        """Return what ran since `begin`, as `records` does; the device must be idle."""
+        self._running.__exit__(None, None, None)
+        found = self._activities_of(self._running)
         for record in found:
             record["stream"] = 0 if record["stream"] == self._default_stream else 1 + max(0, record["stream"])
         return found
 
-    def _activities_of(self, work: Callable[[], object]) -> list[dict[str, Any]]:
-        with self._profile(activities=self._activities) as profiled:
-            work()
-            self._synchronize()
+    def _activities_of(self, profiled: Any) -> list[dict[str, Any]]:
         results: Any = profiled.profiler.kineto_results
         found: list[dict[str, Any]] = []
         for event in results.events():
@@ -115,6 +130,10 @@ class Attribution:
     """Activities of any kind."""
     uses_side_streams: bool
     """Some kernel that computes ran on another stream than the default one."""
+    longest_ns: int = 0
+    """Time of the kernel that took longest."""
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Launches of each kernel that computes."""
 
     @property
     def computing_ns(self) -> int:
@@ -132,18 +151,22 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
     own = library = 0
     names: list[str] = []
     uses_side_streams = False
+    counts: Counter[str] = Counter()
+    longest = 0
     for record in records:
         mine = is_own(record.name, own_names)
         if not mine and _COPIES.search(record.name):
             continue
         uses_side_streams |= record.stream != 0
+        counts[record.name] += 1
+        longest = max(longest, record.duration_ns)
         if mine:
             own += record.duration_ns
         else:
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    return Attribution(own, library, tuple(names), len(records), uses_side_streams)
+    return Attribution(own, library, tuple(names), len(records), uses_side_streams, longest, counts)
 
 
 def kernel_times(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> tuple[KernelTime, ...]:

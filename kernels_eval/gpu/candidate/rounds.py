@@ -55,9 +55,9 @@ class Rounds:
         if header["gated"]:
             assert self.gate is not None
             self.instruments.synchronize()
-            self.gate.close(header["held"])
-            self._make_timed_calls()
-            self.gate.end()
+            if header["profiled"]:
+                self.instruments.profiler.begin()
+            self._launch(self.gate)
 
     def run(self, done: Callable[[], None]) -> dict[str, Any]:
         """Make the round; call `done` once the outputs are in place. Raises CandidateError if a call fails."""
@@ -66,6 +66,8 @@ class Rounds:
         try:
             if header["gated"]:
                 self.instruments.synchronize()
+                if header["profiled"]:
+                    answer["kernels"] = self.instruments.profiler.end()
             else:
                 self.memory.pull(header["nbytes"])
                 self._work(answer)
@@ -85,7 +87,7 @@ class Rounds:
         """Make the calls of a round without a gate."""
         header = self._header
         if header["timed"]:
-            self._make_timed_calls()
+            self._make_timed_calls(range(len(self._calls)))
             self.instruments.synchronize()
         elif header["suppressed"]:
             with self.backend.suppressed():
@@ -95,12 +97,21 @@ class Rounds:
         else:
             answer["unjoined_s"] = self._make_checked_calls()
 
-    def _make_timed_calls(self) -> None:
-        """Make every call once, outputs in their slots where possible."""
+    def _launch(self, gate: Gate) -> None:
+        """Launch all calls behind a gate, or in groups of one each behind its own."""
+        groups: int = self._header["groups"]
+        for group in range(1, groups + 1):
+            gate.close(self._header["held"] and group == 1, group)
+            first, end = (0, len(self._calls)) if groups == 1 else (group - 1, min(group, len(self._calls)))
+            self._make_timed_calls(range(first, end))
+            gate.end(group)
+
+    def _make_timed_calls(self, indices: range) -> None:
+        """Make some calls once, outputs in their slots where possible."""
         try:
-            for index, call in enumerate(self._calls):
+            for index in indices:
                 self.guard.use_slots(self._slots(index))
-                self._take_outputs(index, call(), learns=False)
+                self._take_outputs(index, self._calls[index](), learns=False)
         finally:
             self.guard.use_slots({})
 

@@ -82,6 +82,8 @@ class RoundRequest:
     """Launch all calls before the inputs arrive; the judge opens the gate."""
     held: bool = False
     """Keep a gated round off the device until the judge admits it."""
+    serial: bool = False
+    """Each call of a gated round behind a gate of its own: its inputs arrive when the call before it has ended."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class Round:
     """From the first samples of the outputs to all samples: the device changes back."""
     gave_up: bool = False
     """The gate opened by itself, since a call waited for the device: the time says nothing."""
+    sample_s: float = 0.0
+    """By how much the first samples took longer than the same ones on an idle device."""
+    serial_s: tuple[float, ...] = ()
+    """From each gate's opening to its end, in a serial round."""
 
 
 class Session:
@@ -131,10 +137,10 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
 
-    def empty_round(self, calls: SharedCalls, gated: bool, held: bool = False) -> Round:
+    def empty_round(self, calls: SharedCalls, gated: bool, held: bool = False, serial: bool = False) -> Round:
         """Make a round without calls: between `start` and `load`."""
         try:
-            return self.run(calls, RoundRequest(timed=True, gated=gated, held=held), JUDGE_WALL_S, is_empty=True)
+            return self.run(calls, RoundRequest(timed=True, gated=gated, held=held, serial=serial), JUDGE_WALL_S, True)
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
@@ -182,7 +188,11 @@ class Session:
         """Have the candidate prepare a round whose inputs are published. Of a gated one it launches all calls."""
         self._child.limit_wait(wall_s)
         requests = [] if is_empty else calls.requests()
-        self._child.send({"kind": "round", "nbytes": calls.nbytes, "calls": requests, **vars(request)})
+        groups = calls.count if request.serial else 1
+        if request.serial:
+            calls.stage()
+        header = {"kind": "round", "nbytes": calls.nbytes, "calls": requests, "groups": groups, **vars(request)}
+        self._child.send(header)
         if request.held:
             self._end_long_waits(wall_s)
         self.expect("prepared")
@@ -218,21 +228,40 @@ class PreparedRound:
     calls: SharedCalls
     request: RoundRequest
     wall_s: float
-    _seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    _seconds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    _serial_s: tuple[float, ...] = ()
 
     def make(self) -> None:
         """Have the round made and timed, samples of its outputs taken, then the outputs copied: what counts is here."""
         if self.request.held:
             self.page.admit()
             self.page.wait_until_seen()  # how long the stream takes to notice is not timed
+        if self.request.serial:
+            self._make_serially()
+            return
         self.calls.complete()
         completed = time.perf_counter()
         started, ended = self._gated() if self.request.gated else self._open()
         self.calls.sample_at_once()
         sampled = time.perf_counter()
         self.calls.sample()
-        self._seconds = ended - started, started - completed, time.perf_counter() - sampled
+        after_s = time.perf_counter() - sampled
         self.calls.collect()
+        sample_s = max(0.0, sampled - ended - self.calls.sampling_s())
+        self._seconds = ended - started, started - completed, after_s, sample_s
+
+    def _make_serially(self) -> None:
+        """Have each call made when the one before it has ended, and a sample taken of its outputs right then."""
+        spent: list[float] = []
+        for call in range(self.calls.count):
+            self.calls.deliver(call)
+            started, ended = self._gated(call + 1)
+            self.calls.sample_call(call)
+            spent.append(ended - started)
+        self.calls.sample()
+        self.calls.collect()
+        self._serial_s = tuple(spent)
+        self._seconds = sum(spent), 0.0, 0.0, 0.0
 
     def answered(self) -> Round:
         """Return a round that was made, with the candidate's answer."""
@@ -241,16 +270,18 @@ class PreparedRound:
         answer = self.session.receive()
         if not isinstance(answer, RoundAnswer):
             raise out_of_turn("the process answered out of turn")
-        return Round(answer, *self._seconds, gave_up=self.request.gated and self.page.gave_up)
+        gave_up = self.request.gated and self.page.gave_up
+        host_s, before_s, after_s, sample_s = self._seconds
+        return Round(answer, host_s, before_s, after_s, gave_up, sample_s, self._serial_s)
 
-    def _gated(self) -> tuple[float, float]:
-        """Open the gate; returns when it was opened, and when the device told the end."""
-        self.page.wait_until_seen()
+    def _gated(self, group: int = 1) -> tuple[float, float]:
+        """Open a group's gate; returns when it was opened, and when the device told the end."""
+        self.page.wait_until_seen(group)
         started = time.perf_counter()
-        self.page.open()
-        self.page.wait_for_end(lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s)
+        self.page.open(group)
+        self.page.wait_for_end(lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s, group)
         ended = time.perf_counter()
-        if not self.page.has_ended:
+        if self.page.ended < group:
             self.child.check(self.child.receive_unchecked(_MAX_PAYLOAD)[0])
             raise out_of_turn("the process answered before the device was done")
         return started, ended

@@ -1,18 +1,28 @@
 """Calls of one round, in the judge's worker: inputs laid out and published, outputs collected, wrong writes found.
 
-A piece of each input, at a secret place, comes last: just before the round is timed. What was computed earlier is
-wrong, and to find the pieces takes as long as to read all inputs again. At the round's end, samples are taken of the
-outputs at secret places: what is written later differs from them.
+No input is there before a round is made: a pattern stands in its place while a candidate launches its calls, and all
+inputs come just before the round is timed, or those of each call just before it. At the round's end, samples are taken
+of the outputs at secret places: what is written later differs from them.
 """
 
 import random
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.gpu.device.shared_memory import GUARD_BYTES, PIECE_BYTES, POISON, CallSlots, Layout, Transport, view
+from kernels_eval.gpu.device.shared_memory import (
+    GUARD_BYTES,
+    PIECE_BYTES,
+    POISON,
+    CallSlots,
+    IpcTransport,
+    Layout,
+    Transport,
+    view,
+)
 from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
 
@@ -34,8 +44,8 @@ class SharedCalls:
         self.nbytes = layout.nbytes
         self._prepared = torch.full((layout.outputs_from,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
         self._collected = torch.empty(0, dtype=torch.uint8)
-        self._last = self._sampled = torch.empty(0, dtype=torch.int64)
-        """Numbers of pieces of the shared memory: those that come last, and those that are sampled."""
+        self._sampled = torch.empty(0, dtype=torch.int64)
+        """Numbers of pieces of the shared memory that are sampled."""
         self._samples = torch.empty(0, dtype=torch.int64)
         self._untouched: bool | None = None
         """None: not looked at since `publish`."""
@@ -78,25 +88,48 @@ class SharedCalls:
         ]
 
     def publish(self) -> None:
-        """Copy inputs, guards and poison into the shared memory; a piece of each input has wrong values."""
+        """Fill the shared memory with the pattern: no input is there before `complete`, or `deliver`."""
         self._untouched = None
         memory, end = self._transport.memory(), self._layout.outputs_from
         if self._collected.numel() != self.nbytes - end:  # memory is found now, not while others wait for a timed round
             self._collected = torch.empty_like(memory[end : self.nbytes])
-        memory[end : self.nbytes].fill_(POISON)
-        memory[:end].copy_(self._prepared)
-        inputs, outputs = self._inputs(), self._outputs()
-        self._last, others = _pieces(inputs), _pieces(inputs)
+        memory[: self.nbytes].fill_(POISON)
+        outputs = self._outputs()
         self._sampled = _pieces(outputs * -(-_MIN_SAMPLES // max(len(outputs), 1)))
         in_first = outputs[: len(self.output_forms)]
         self._piece = PIECE_BYTES * _piece(*_RANDOM.choice(in_first)) if in_first else end
-        _rows(memory)[self._last] = _rows(self._prepared)[others]
+        self._first_samples = self._first_samples[:0].view(0, PIECE_BYTES)
         self._transport.push(self.nbytes)
 
     def complete(self) -> None:
-        """Copy the right values of those pieces; returns when they have arrived."""
-        _rows(self._transport.memory())[self._last] = _rows(self._prepared)[self._last]
+        """Copy all inputs, by one operation; returns when they have arrived."""
+        self._transport.memory()[: self._layout.outputs_from].copy_(self._prepared)
         self._transport.push(self.nbytes)
+
+    def stage(self) -> None:
+        """Have all inputs ready for `deliver`. Only where memory is shared."""
+        assert isinstance(self._transport, IpcTransport)
+        self._transport.stage(self._prepared)
+
+    def deliver(self, call: int, is_private: bool = False) -> None:
+        """Copy the inputs of one call, without a kernel; returns when they have arrived.
+
+        `is_private`: to the private memory, where they stand already: for the reference, whose inputs are then as
+        fresh as a candidate's.
+        """
+        assert isinstance(self._transport, IpcTransport)
+        start, end = self._extent(call)
+        if start < end:
+            self._transport.deliver(start, end, self._prepared if is_private else None)
+
+    def _extent(self, call: int) -> tuple[int, int]:
+        """Return from where to where the inputs of a call lie, with the guards before them."""
+        offsets = [offset for offset in self._layout.calls[call].inputs if offset is not None]
+        if not offsets:
+            return 0, 0
+        following = self._layout.calls[call + 1].inputs if call + 1 < self.count else ()
+        end = min((offset for offset in following if offset is not None), default=None)
+        return offsets[0] - GUARD_BYTES, self._layout.outputs_from if end is None else end - GUARD_BYTES
 
     def sample_at_once(self) -> None:
         """Note what stands at one secret place of every call.
@@ -104,6 +137,17 @@ class SharedCalls:
         Without a kernel: before the device changes to this process, which leaves a candidate another 0.1 ms.
         """
         self._first_samples = self._transport.pieces(self._piece, self._distance, self.count)
+
+    def sample_call(self, call: int) -> None:
+        """Note what stands at that place of one call: of all calls in turn, instead of `sample_at_once`."""
+        sample = self._transport.pieces(self._piece + call * self._distance, self._distance, 1)
+        self._first_samples = torch.cat([self._first_samples, sample])
+
+    def sampling_s(self) -> float:
+        """Return the time that `sample_at_once` takes when nothing else is going on."""
+        started = time.perf_counter()
+        self._transport.pieces(self._piece, self._distance, self.count)
+        return time.perf_counter() - started
 
     def sample(self) -> None:
         """Note what stands at secret places of all outputs; returns when it is here."""
@@ -118,16 +162,6 @@ class SharedCalls:
         pieces = self._collected.as_strided((len(first), PIECE_BYTES), (self._distance, 1), self._piece - start)
         in_time = torch.equal(pieces.cpu(), first) and torch.equal(_rows(self._collected)[places].cpu(), self._samples)
         return not in_time
-
-    def _inputs(self) -> list[tuple[int, int]]:
-        """Return offset and size of each input of more than one piece."""
-        forms = [
-            (offset, form_of(value).nbytes)
-            for values, slots in zip(self.sets, self._layout.calls, strict=True)
-            for value, offset in zip(values, slots.inputs, strict=True)
-            if offset is not None
-        ]
-        return [(offset, nbytes) for offset, nbytes in forms if nbytes > PIECE_BYTES]
 
     def _outputs(self) -> list[tuple[int, int]]:
         """Return offset and size of each output."""

@@ -73,6 +73,7 @@ class CudaDriver:
         library.cuStreamCreate.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint)
         library.cuStreamSynchronize.argtypes = (ctypes.c_void_p,)
         library.cuMemcpy2DAsync_v2.argtypes = (ctypes.POINTER(_Copy2D), ctypes.c_void_p)
+        library.cuMemcpyHtoDAsync_v2.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
         library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
@@ -156,6 +157,11 @@ class CudaDriver:
         copy = _Copy2D(from_type=_DEVICE_MEMORY, from_device=device, from_pitch=distance, width=width, height=rows)
         copy.to_type, copy.to_host, copy.to_pitch = _HOST_MEMORY, host, width
         self._check("cuMemcpy2DAsync", self._library.cuMemcpy2DAsync_v2(ctypes.byref(copy), stream))
+        self._check("cuStreamSynchronize", self._library.cuStreamSynchronize(stream))
+
+    def copy_to_device(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        """Copy pinned host memory to the device; returns when it is there. By the copy engine, as `copy_rows`."""
+        self._check("cuMemcpyHtoDAsync", self._library.cuMemcpyHtoDAsync_v2(device, host, nbytes, stream))
         self._check("cuStreamSynchronize", self._library.cuStreamSynchronize(stream))
 
     def free_bytes(self) -> int:

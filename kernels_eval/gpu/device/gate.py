@@ -7,8 +7,11 @@ word. The judge opens the gate, reads the clock, waits for that word and reads t
 device's alone. Neither the way of a message nor that of a process out of its sleep is part of it.
 
 The words lie in a page of a file that both processes map, a candidate's and the worker. A candidate can write them too.
-To open early gains nothing, since its inputs are not complete; to end early gains nothing, since the judge samples the
-outputs right then (kernels_eval.gpu.candidate.shared_calls).
+To open early gains nothing, since no input has arrived; to end early gains nothing, since the judge samples the outputs
+right then (kernels_eval.gpu.candidate.shared_calls).
+
+The calls of a round can stand in groups of one, each behind a gate of its own: the inputs of one arrive when the one
+before it has ended. Calls that overlap in a queue do not then.
 
 A gate that is not opened opens by itself: a call that waits for the device (`.item()`, `synchronize`) would otherwise
 wait for ever.
@@ -30,24 +33,32 @@ from kernels_eval.gpu.device.cuda_driver import CudaDriver, CudaError
 PAGE_BYTES = 4096
 """Bytes at the start of the file that belong to the gate."""
 GATE_KERNEL, END_KERNEL = "kernels_eval_gate", "kernels_eval_end"
-_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED = 0, 1, 2, 32, 64
+_OPEN, _GAVE_UP, _TURNS, _WAITING, _ENDED, _ADMITTED = 0, 1, 2, 3, 32, 64
 PROGRAM = f"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry {GATE_KERNEL}(.param .u64 page, .param .u64 nanoseconds)
+.visible .entry {GATE_KERNEL}(.param .u64 page, .param .u64 nanoseconds, .param .u64 group)
 {{
-    .reg .u64 %page, %wanted, %begun, %now;
-    .reg .u32 %open, %turns;
+    .reg .u64 %page, %wanted, %begun, %now, %wide;
+    .reg .u32 %open, %turns, %group;
     .reg .pred %waits;
     ld.param.u64 %page, [page];
     ld.param.u64 %wanted, [nanoseconds];
+    ld.param.u64 %wide, [group];
+    cvt.u32.u64 %group, %wide;
     mov.u32 %turns, 0;
+    st.volatile.global.u32 [%page+{4 * _TURNS}], %turns;
+    membar.sys;
+    st.volatile.global.u32 [%page+{4 * _WAITING}], %group;
     mov.u64 %begun, %globaltimer;
 again:
     add.u32 %turns, %turns, 1;
     st.volatile.global.u32 [%page+{4 * _TURNS}], %turns;
     ld.volatile.global.u32 %open, [%page];
+    setp.ge.u32 %waits, %open, %group;
+    @%waits bra leave;
+    ld.volatile.global.u32 %open, [%page+{4 * _GAVE_UP}];
     setp.ne.u32 %waits, %open, 0;
     @%waits bra leave;
     mov.u64 %now, %globaltimer;
@@ -60,19 +71,21 @@ again:
 leave:
     ret;
 }}
-.visible .entry {END_KERNEL}(.param .u64 page)
+.visible .entry {END_KERNEL}(.param .u64 page, .param .u64 group)
 {{
-    .reg .u64 %page;
-    .reg .u32 %one;
+    .reg .u64 %page, %wide;
+    .reg .u32 %group;
     ld.param.u64 %page, [page];
-    mov.u32 %one, 1;
-    st.volatile.global.u32 [%page+{4 * _ENDED}], %one;
+    ld.param.u64 %wide, [group];
+    cvt.u32.u64 %group, %wide;
+    st.volatile.global.u32 [%page+{4 * _ENDED}], %group;
     ret;
 }}
 """
-"""PTX for any GPU since Volta. Words of the page: 0 is set to open the gate, 1 is set by a gate that waited for too
-long, 2 counts the turns of a gate that waits, 32 is set at the end, 64 admits a gate that is held back. Turns are
-limited too: a timer that stands still hangs no device."""
+"""PTX for any GPU since Volta. Words of the page: 0 has the number of the last group of calls whose gate is open, 1 is
+set by a gate that waited for too long, and opens all, 2 counts the turns of a gate that waits, 3 has its group, 32 the
+last group that has ended, 64 admits a gate that is held back. Turns are limited too: a timer that stands still hangs no
+device."""
 QUEUE = 500
 """Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
 LONGEST_WAIT_S = 2.0
@@ -109,13 +122,13 @@ class GatePage:
         return self._words[_GAVE_UP] != 0
 
     @property
-    def has_ended(self) -> bool:
-        """True if everything between gate and end is done."""
-        return self._words[_ENDED] != 0
+    def ended(self) -> int:
+        """Number of the last group of which everything between gate and end is done; 0: none."""
+        return self._words[_ENDED]
 
     def close(self) -> None:
         """Make the next gate kernel wait."""
-        for word in (_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED):
+        for word in (_OPEN, _GAVE_UP, _TURNS, _WAITING, _ENDED, _ADMITTED):
             self._words[word] = 0
 
     def admit(self) -> None:
@@ -128,21 +141,23 @@ class GatePage:
         self.open()
         self.admit()
 
-    def wait_until_seen(self) -> None:
+    def wait_until_seen(self, group: int = 1) -> None:
         """Wait until the gate's kernel runs: the device takes 0.1 ms to go from one process to another."""
         deadline = time.perf_counter() + _SEEN_S
+        while self._words[_WAITING] != group and time.perf_counter() < deadline:
+            pass
         first = self._words[_TURNS]
         while self._words[_TURNS] - first < _SEEN_TURNS and time.perf_counter() < deadline:
             pass
 
-    def open(self) -> None:
-        """Let the device go on."""
-        self._words[_OPEN] = 1
+    def open(self, group: int = 1) -> None:
+        """Let the device go on, through the gate of a group."""
+        self._words[_OPEN] = group
 
-    def wait_for_end(self, is_over: Callable[[], bool]) -> None:
-        """Wait until everything between gate and end is done, or `is_over` says that this will not be told."""
+    def wait_for_end(self, is_over: Callable[[], bool], group: int = 1) -> None:
+        """Wait until everything between a group's gate and end is done, or `is_over` says that this is not told."""
         looked = time.perf_counter()
-        while not self.has_ended:
+        while self.ended < group:
             if time.perf_counter() - looked > _PATIENCE_S:
                 if is_over():
                     return
@@ -158,19 +173,20 @@ class Gate:
         self._gate, self._end = driver.load(PROGRAM, (GATE_KERNEL, END_KERNEL))
         self._there = driver.register_host(page.address, PAGE_BYTES)
 
-    def close(self, held: bool = False) -> None:
-        """Hold back everything that is launched from now on.
+    def close(self, held: bool = False, group: int = 1) -> None:
+        """Hold back everything that is launched from now on: a round's groups of calls are numbered from 1.
 
-        `held`: the gate's kernel too, until it is admitted.
+        `held`: the first gate's kernel too, until it is admitted.
         """
-        self.page.close()
+        if group == 1:
+            self.page.close()
         if held:
             self._hold(self._there + 4 * _ADMITTED)
-        self._launch(self._gate, (self._there, int(1e9 * LONGEST_WAIT_S)))
+        self._launch(self._gate, (self._there, int(1e9 * LONGEST_WAIT_S), group))
 
-    def end(self) -> None:
+    def end(self, group: int = 1) -> None:
         """Have the device tell the end of everything that was launched until now."""
-        self._launch(self._end, (self._there,))
+        self._launch(self._end, (self._there, group))
 
     def can_hold(self) -> bool:
         """True if this device and its driver can hold a queue back before the gate: tries it."""
@@ -179,8 +195,8 @@ class Gate:
         except CudaError:
             return False
         self.end()
-        turned_early = self.page.has_ended
+        turned_early = self.page.ended
         self.page.open()
         self.page.admit()
         self._synchronize()
-        return not turned_early and self.page.has_ended
+        return not turned_early and self.page.ended == 1

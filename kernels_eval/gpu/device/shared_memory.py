@@ -36,7 +36,7 @@ instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H10
 _KEPT_BYTES = 256 << 20
 """Shared memory that is kept for the next problem although this one needs less."""
 PIECE_BYTES = 64
-"""Size of the pieces of inputs that come last, and of the samples of outputs. Slots begin at multiples of it."""
+"""Size of the samples of outputs. Slots begin at multiples of it."""
 _MAX_PIECES = 512
 _MAX_DISTANCE = 2**31 - 1
 """Largest pitch that the driver takes."""
@@ -107,6 +107,7 @@ class IpcTransport:
         self._tensor = torch.empty(0)
         self._stream = 0
         self._pieces = torch.empty(0)
+        self._staged = torch.empty(0, dtype=torch.uint8)
 
     def suits(self, nbytes: int) -> bool:
         """True if `reserve` would change nothing."""
@@ -155,12 +156,30 @@ class IpcTransport:
         Without a kernel, for which the device would first have to change to this process.
         """
         count = min(count, _MAX_PIECES) if distance <= _MAX_DISTANCE else 1
-        if not self._stream:
-            self._stream = self._driver.new_stream()
+        if not self._pieces.numel():
             self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
         host, device = self._pieces.data_ptr(), self._address + offset
-        self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._stream)
+        self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._own_stream())
         return self._pieces[:count].clone()
+
+    def stage(self, content: torch.Tensor) -> None:
+        """Have a copy of bytes in pinned host memory, from which `deliver` takes them."""
+        if self._staged.numel() < content.numel():
+            self._staged = torch.empty(content.numel(), dtype=torch.uint8, pin_memory=True)
+        self._staged[: content.numel()].copy_(content)
+
+    def deliver(self, start: int, end: int, private: torch.Tensor | None = None) -> None:
+        """Copy staged bytes to their place in the shared memory, or in private memory of the same layout.
+
+        Without a kernel, for which the device would have to change to this process.
+        """
+        device = self._address if private is None else private.data_ptr()
+        host = self._staged.data_ptr()
+        self._driver.copy_to_device(device + start, host + start, end - start, self._own_stream())
+
+    def _own_stream(self) -> int:
+        self._stream = self._stream or self._driver.new_stream()
+        return self._stream
 
 
 class HostTransport:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from kernels_eval.correctness.outputs import flat
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.cuda_driver import CudaDriver
 from kernels_eval.gpu.device.gate import QUEUE, Gate
 from kernels_eval.reference.inputs import copied
@@ -57,6 +58,23 @@ class ReferenceTimer:
                 del results  # the next part's calls need their memory
                 spent += max(0.0, part_s - empty_s)
         return spent / len(sets)
+
+    def serial_s(self, forward: Any, calls: SharedCalls, launches: int) -> float | None:
+        """Return the seconds of one call that starts when its inputs have just arrived, the median of these calls.
+
+        None if the reference cannot be timed behind a gate.
+        """
+        gate = self._gate_for(forward, launches)
+        if gate is None:
+            return None
+        calls.stage()
+        spent: list[float] = []
+        with torch.no_grad():
+            empty_s = median(self._timed(None, [], gate)[0] for _ in range(_EMPTY_ROUNDS))
+            for call, inputs in enumerate(calls.sets):
+                calls.deliver(call, is_private=True)
+                spent.append(self._timed(forward, [inputs], gate)[0])
+        return None if forward in self._gave_up else median(spent) - empty_s
 
     def _gate_for(self, forward: Any, launches: int) -> Gate | None:
         """Return the gate, if the reference's calls can be launched behind one."""

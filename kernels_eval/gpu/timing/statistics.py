@@ -1,4 +1,4 @@
-"""Statistics of device time: what rounds agree on. Pure arithmetic."""
+"""Statistics of device time: what rounds agree on, and lower bounds. Pure arithmetic."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,11 @@ from statistics import median
 
 FASTEST = 3
 """Rounds that have to agree."""
+FLOOR_LATENCY_S = 0.8e-6
+"""Shortest launch."""
+
+_OVERLAP_NOISE_S, _OVERLAP_NOISE = 5e-7, 0.08
+"""Difference of a call alone from what is predicted of it that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,18 @@ def estimate(samples: Sequence[float]) -> Estimate:
     seconds = median(fastest)
     spread = (fastest[-1] - fastest[0]) / 2 / seconds if seconds else math.inf
     return Estimate(seconds, spread, len(samples))
+
+
+def overlapped_s(call_s: float, serial_s: float, reference_s: float, reference_serial_s: float) -> float:
+    """Return the time of a call that overlapped with others in a round: what it takes longer alone.
+
+    A call alone may find fresher inputs, or a device that has to begin; both show in the reference's times in a round
+    and alone (`reference_s`, `reference_serial_s`). What differs by noise from what they predict is 0.
+    """
+    change = min(1.0, reference_serial_s / reference_s)
+    predicted = call_s * change + max(0.0, reference_serial_s - reference_s)
+    excess = serial_s - predicted
+    return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
 
 
 def is_settled(candidate: Sequence[float], reference: Sequence[float], precision: float) -> bool:

@@ -8,10 +8,11 @@ sets of inputs that none is left in the L2 cache from the round before.
 """
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from kernels_eval.gpu.candidate.session import MAX_CALLS, PreparedRound, Round, RoundRequest
@@ -22,13 +23,14 @@ from kernels_eval.gpu.timing.statistics import FASTEST, Estimate, estimate, is_s
 MIN_ROUNDS = FASTEST
 _ROUND_S = 2e-3
 """Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
-_SLACK_BEFORE_S, _SLACK_AFTER_S = 2e-5, 1.5e-4
+_SLACK_BEFORE_S, _SLACK_AFTER_S, _SLACK_SAMPLE_S = 2e-5, 1.5e-4, 2e-5
 """Time that the device may take longer than usual to change to the candidate's process, and back. With honest kernels
 the way there varied by 10 us, and the way back, in which the worker calls the driver, by 150 (one H100)."""
-_SLOWED = 1.2
-"""Factor by which the reference may take longer beside calls that wait. One that is slowed counts for the candidate."""
 _FIRST_CALLS = 16
 _EMPTY_ROUNDS = 5
+_MOST_PROFILED = 128
+"""Calls of a profiled round: its answer lists each kernel."""
+_RANDOM = random.SystemRandom()
 
 
 class UnreliableTimingError(Exception):
@@ -53,7 +55,8 @@ class Overhead:
         A candidate may be at work then, before or after the time that is measured: it counts.
         """
         before_s = made.before_s - self.before_s - _SLACK_BEFORE_S
-        return max(0.0, before_s) + max(0.0, made.after_s - self.after_s - _SLACK_AFTER_S)
+        after_s = made.after_s - self.after_s - _SLACK_AFTER_S
+        return max(0.0, before_s) + max(0.0, after_s) + max(0.0, made.sample_s - _SLACK_SAMPLE_S)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Overheads:
 
     gated: Overhead
     open: Overhead
+    serial_s: float = 0.0
+    """Of one group of a serial round."""
 
 
 def overhead_of(rounds: Sequence[Round]) -> Overhead:
@@ -71,6 +76,16 @@ def overhead_of(rounds: Sequence[Round]) -> Overhead:
         before_s=median(made.before_s for made in rounds),
         after_s=median(made.after_s for made in rounds),
     )
+
+
+def fewer(count: int) -> int:
+    """Return a secret number of calls, of which `count` are the most: no call can know that it is a round's last."""
+    return count - _RANDOM.randrange(count // 4 + 1)
+
+
+def calls_of_round(call_s: float, sets_in_cache: float, most: int) -> int:
+    """Return how many calls make a round: 2 ms of them, and so many that none finds its inputs in the L2 cache."""
+    return max(1, min(math.ceil(max(_ROUND_S / max(call_s, 1e-7), 2.5 * sets_in_cache)), most, MAX_CALLS))
 
 
 @dataclass
@@ -86,6 +101,8 @@ class Measured:
     """In each round."""
     is_gated: bool
     """False if the candidate's host code waits for the device: its time counts then."""
+    serial_s: float | None = None
+    """Seconds of a call that starts when the one before it has ended, and its inputs have just arrived."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +123,18 @@ class TimingPlan:
     rounds: int
     wall_s: float
     profiled_round: int
-    """Number of the round, secretly drawn, that is profiled and not counted."""
+    """Number of the round, secretly drawn, before which one like it is profiled and not counted."""
+    serial_round: int = 0
+    """The same of a round whose calls are made one by one."""
+    serial_calls: int = 0
+    """Calls of that round; 0: there is none."""
+    some: Callable[[int], int] = fewer
+    """Returns the secret number of calls of each round, for the largest one."""
 
     def calls(self, call_s: float) -> int:
         """Return the number of calls in a round if the shorter one takes `call_s`."""
-        wanted = max(_ROUND_S / max(call_s, 1e-7), 2.5 * self.cache_bytes / max(self.set_bytes, 1))
-        return max(1, min(math.ceil(wanted), self.most_calls, QUEUE // max(self.launches, 1), MAX_CALLS))
+        most = min(self.most_calls, QUEUE // max(self.launches, 1))
+        return calls_of_round(call_s, self.cache_bytes / max(self.set_bytes, 1), most)
 
 
 @dataclass(frozen=True)
@@ -150,14 +173,13 @@ class Timer:
         candidate: list[float] = []
         reference: list[float] = []
         second: list[float] = []
-        before_s = math.inf
+        serial_s: float | None = None
         for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
-                self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
-            calls, request = device.new_calls(count), self._request(gated)
-            if number == 0 and request.held:
-                with device.alone():
-                    before_s = device.reference_s(calls)
+                self._profile(gated, min(plan.some(count), _MOST_PROFILED))
+            if number == plan.serial_round and gated and plan.serial_calls:
+                serial_s = self._serial_s()
+            calls, request = device.new_calls(plan.some(count)), self._request(gated)
             made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
@@ -165,16 +187,29 @@ class Timer:
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
                 break
-        reference_estimate = estimate(reference)
-        _check_not_slowed(reference_estimate.seconds, before_s)
         return Measured(
             candidate=estimate(candidate),
-            reference=reference_estimate,
+            reference=estimate(reference),
             second=estimate(second) if second else None,
             rounds=len(candidate),
             calls=count,
             is_gated=gated,
+            serial_s=serial_s,
         )
+
+    def _profile(self, gated: bool, count: int) -> None:
+        """Have a round profiled that is like those that count: where they are gated, it is."""
+        request = replace(self._request(gated), profiled=True, timed=gated)
+        _, made = self._checked(count if gated else min(count, 4), request)
+        if made.gave_up:
+            raise UnreliableTimingError("clock_disagreement", "a profiled round did not get into the device's queue")
+
+    def _serial_s(self) -> float:
+        """Have a round's calls made one by one; returns the seconds of one."""
+        _, made = self._checked(self.plan.serial_calls, replace(self._request(True), serial=True))
+        if made.gave_up:
+            raise UnreliableTimingError("clock_disagreement", "calls one by one did not get into the device's queue")
+        return median(made.serial_s) - self.plan.overheads.serial_s
 
     def _first_round(self) -> tuple[bool, int]:
         """Make a round that is not counted; returns whether the gate can be used, and the calls of a round."""
@@ -243,15 +278,3 @@ class Timer:
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open
-
-
-def _check_not_slowed(reference_s: float, before_s: float) -> None:
-    """Raise UnreliableTimingError if the reference is slow beside a candidate that has launched its calls.
-
-    They wait; but a call may have started work on another stream, which takes its share of the device. `before_s`: the
-    reference's time before the candidate launched any.
-    """
-    if reference_s > _SLOWED * before_s:
-        took, before = f"{1e3 * reference_s:.4f} ms", f"{1e3 * before_s:.4f} ms"
-        message = f"the reference took {took} while this kernel's calls waited, {before} before"
-        raise UnreliableTimingError("slowed_reference", message)

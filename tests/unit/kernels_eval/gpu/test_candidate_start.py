@@ -82,7 +82,7 @@ class Worker:
             learn()
 
         monkeypatch.setattr(sets, "learn_forms", learn_forms)
-        CandidateStart(self.state, reference, sets, {}).reserve()
+        CandidateStart(self.state, reference, sets, {}, "eager", False).reserve()
 
 
 def test_a_problem_that_leaves_no_room_takes_none_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

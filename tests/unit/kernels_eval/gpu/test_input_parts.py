@@ -125,7 +125,7 @@ def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPa
     sets.learn_forms()
     drawn = [values[0] for values in sets.timed(24).sets]
     means = [value.view(64, -1).mean(dim=1) for value in drawn]
-    plain = [bool((mean - 0.5).abs().max() < 0.02) for mean in means]
+    plain = [bool((mean - 0.5).abs().max() < 0.045) for mean in means]
     assert 4 < sum(plain) < 20
     calls, expected = next(sets.trials(None, 2))
     x = calls.sets[-1][0]

@@ -107,8 +107,8 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
         rounds = list(sets.trials(None, 3))
     calls = [(calls, values) for calls, _ in rounds for values in calls.sets]
     expected = [one for _, many in rounds for one in many]
-    assert [len(rounds), len(calls), len(expected)] == [5 if memory == 1 else 1, 5, 5]
-    assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 5))
+    assert [len(rounds), len(calls), len(expected)] == [6 if memory == 1 else 1, 6, 6]
+    assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 6))
     assert expected[0] is expected[1]
     assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)
 
@@ -122,10 +122,10 @@ def test_others_may_have_the_device_before_each_set(tmp_path: Path) -> None:
         sets.learn_forms()
         sets.reserve()
         list(sets.trials(None, 3))
-        assert len(given) == 4, "five calls, of which two have the same inputs"
+        assert len(given) == 5, "six calls, of which two have the same inputs"
         sets.own(2)
         sets.timed(7)
-        assert len(given) == 4 + 2 + 7
+        assert len(given) == 5 + 2 + 7
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])
@@ -148,7 +148,7 @@ def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None
     plain = drawn(ahead=False)
     assert all(map(torch.equal, plain, drawn(ahead=True)))
     again = drawn(ahead=True, is_forgotten=True)
-    assert len(again) == len(plain) == 5
+    assert len(again) == len(plain) == 6
     assert torch.equal(again[0], again[1])
 
 

@@ -11,6 +11,7 @@ from kernels_eval.gpu.candidate.profiling import Attribution
 from kernels_eval.gpu.candidate.session import Round, RoundAnswer
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
+    believed_s,
     check_attribution,
     check_floor,
     check_profiled_time,
@@ -18,8 +19,11 @@ from kernels_eval.gpu.round_checks import (
     check_round,
     check_streams,
 )
+from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
+
+QUIET = Estimate(1e-3, 0.001, 3)
 
 
 class NoCalls:
@@ -108,17 +112,25 @@ def test_a_kernel_named_like_a_librarys() -> None:
 @pytest.mark.parametrize(
     ("check", "category"),
     [
-        (lambda: check_profiled_time(6.1e-6, 10e-6, True), None),
-        (lambda: check_profiled_time(5.9e-6, 10e-6, True), "unlike_profile"),
-        (lambda: check_reference_time(1.4e-3, 1e-3), None),
-        (lambda: check_reference_time(1.6e-3, 1e-3), "slowed_reference"),
-        (lambda: check_reference_time(1.6e-3, None), None),
+        (lambda: check_profiled_time(8.6e-6, 10e-6, True), None),
+        (lambda: check_profiled_time(8.4e-6, 10e-6, True), "unlike_profile"),
+        (lambda: check_reference_time(1.1e-3, QUIET, True), None),
+        (lambda: check_reference_time(1.3e-3, QUIET, False), "slowed_reference"),
+        (lambda: check_reference_time(1.3e-3, QUIET, True), "busy_device"),
         (lambda: check_floor(5e-6, 5e-6), None),
         (lambda: check_floor(4.9e-6, 5e-6), "below_roofline"),
     ],
 )
 def test_bounds_on_times(check: Callable[[], None], category: str | None) -> None:
     assert refusal(check) == category
+
+
+@pytest.mark.parametrize(
+    ("reference_s", "spread", "believed"),
+    [(0.9e-3, 0.0, 0.9e-3), (1.02e-3, 0.0, 1.02e-3), (1.04e-3, 0.0, 1e-3), (1.1e-3, 0.04, 1.1e-3)],
+)
+def test_a_slowed_reference_does_not_count(reference_s: float, spread: float, believed: float) -> None:
+    assert believed_s(reference_s, Estimate(1e-3, spread, 3)) == believed
 
 
 def test_a_profile_that_says_more_is_refused_only_when_it_happens_again() -> None:

@@ -89,9 +89,11 @@ def session_with(candidate: Candidate, page: GatePage, monkeypatch: pytest.Monke
 
 
 def noted(done: list[str]) -> Any:
-    names = ("publish", "complete", "sample_at_once", "sample", "collect")
-    steps = {name: (lambda name=name: done.append(name)) for name in names}
-    return SimpleNamespace(nbytes=1, requests=list, **steps)
+    names = ("publish", "complete", "sample_at_once", "sample", "collect", "stage")
+    steps: dict[str, Any] = {name: (lambda name=name: done.append(name)) for name in names}
+    for name in ("deliver", "sample_call"):
+        steps[name] = lambda call, name=name: done.append(f"{name} {call}")
+    return SimpleNamespace(nbytes=1, count=3, requests=list, sampling_s=lambda: 0.0, **steps)
 
 
 def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_before_the_candidate_says_a_word(
@@ -101,18 +103,39 @@ def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_bef
     answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
     session = session_with(Candidate(answers), page, monkeypatch)
     monkeypatch.setattr(page, "admit", lambda: done.append("admit"))
-    monkeypatch.setattr(page, "wait_until_seen", lambda: None)
-    monkeypatch.setattr(page, "open", lambda: done.append("open"))
-    monkeypatch.setattr(GatePage, "has_ended", True)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(page, "open", lambda group=1: done.append(f"open {group}"))
+    monkeypatch.setattr(GatePage, "ended", 3)
 
     prepared = session.prepare(noted(done), RoundRequest(gated=True, held=True), 1.0)
     assert done == []
     prepared.make()
-    assert done == ["admit", "complete", "open", "sample_at_once", "sample", "collect"]
+    assert done == ["admit", "complete", "open 1", "sample_at_once", "sample", "collect"]
     assert len(answers) == 2
     made = prepared.answered()
     assert len(made.answer.calls) == 1
     assert not made.gave_up
+
+
+def test_in_a_serial_round_the_inputs_of_a_call_arrive_when_the_one_before_it_has_ended(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers), page, monkeypatch)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: done.append(f"seen {group}"))
+    monkeypatch.setattr(page, "open", lambda group=1: done.append(f"open {group}"))
+    monkeypatch.setattr(page, "wait_for_end", lambda _, group=1: done.append(f"ended {group}"))
+    monkeypatch.setattr(GatePage, "ended", 3)
+
+    prepared = session.prepare(noted(done), RoundRequest(gated=True, serial=True), 1.0)
+    prepared.make()
+    steps = (
+        [f"deliver {call}", *(f"{step} {call + 1}" for step in ("seen", "open", "ended")), f"sample_call {call}"]
+        for call in range(3)
+    )
+    assert done == ["stage", *(step for call in steps for step in call), "sample", "collect"]
+    assert len(prepared.answered().serial_s) == 3
 
 
 def test_a_held_call_that_waits_for_the_device_has_its_gate_given_up(

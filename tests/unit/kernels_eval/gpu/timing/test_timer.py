@@ -18,6 +18,7 @@ from kernels_eval.gpu.timing.timer import (
     Overheads,
     Timer,
     TimingPlan,
+    fewer,
 )
 from kernels_eval.gpu.timing.timer import UnreliableTimingError as Unreliable
 
@@ -34,6 +35,7 @@ PLAN = TimingPlan(
     rounds=10,
     wall_s=60.0,
     profiled_round=1,
+    some=lambda count: count,
 )
 Run = Callable[[Any, RoundRequest], Round]
 
@@ -82,8 +84,31 @@ def test_steady_times_settle_at_once_and_the_profiled_round_is_not_counted() -> 
     assert found.is_gated
     assert found.rounds == found.candidate.samples == MIN_ROUNDS
     assert [request.profiled for _, request in seen] == [False, False, False, True, False, False]
-    assert [request.gated for _, request in seen] == [False, True, True, False, True, True]
-    assert [count for count, request in seen if not request.profiled] == [1, 16, 20, 20, 20], "2 ms a round"
+    assert [request.gated for _, request in seen] == [False, True, True, True, True, True]
+    assert [count for count, _ in seen] == [1, 16, 20, 20, 20, 20], "2 ms a round"
+
+
+def test_no_call_can_know_that_it_is_the_last_of_its_round() -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+    found = measure(honest(1e-5, seen), changed(some=fewer, precision=0.0))
+    counts = {count for count, request in seen[2:] if not request.profiled}
+    assert len(counts) > 3
+    assert min(counts) >= 150
+    assert max(counts) <= 200
+    assert found.candidate.seconds == pytest.approx(1e-5)
+
+
+def test_one_secret_round_is_made_call_by_call() -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+
+    def run(made: Any, request: RoundRequest) -> Round:
+        answer = honest(1e-4, seen)(made, request)
+        return replace(answer, serial_s=(7e-6, 1.2e-5, 1.3e-5)) if request.serial else answer
+
+    found = measure(run, changed(serial_calls=24, serial_round=2, overheads=Overheads(GATED, OPEN, 5e-6)))
+    assert found.serial_s == pytest.approx(7e-6)
+    assert [count for count, request in seen if request.serial] == [24]
+    assert found.rounds == MIN_ROUNDS
 
 
 def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
@@ -121,25 +146,10 @@ def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None
         can_hold=can_hold,
     )
     Timer(PLAN, device).measure()
-    first, clean, profiled, timed = "npmocnp<m>oc<r>", "<r>", "n<pm>oc", "np<rms>oc"
+    first, profiled, timed = "npmocnp<m>oc<r>", "np<m>oc", "np<rms>oc"
     if not can_hold:
-        first, clean, timed = "npmocn<pm>oc<r>", "", "n<rpms>oc"
-    assert "".join(done) == first + "n" + clean + timed[1:] + profiled + timed + timed
-
-
-@pytest.mark.parametrize(
-    ("factor", "can_hold", "is_refused"), [(1.5, True, True), (1.1, True, False), (1.5, False, False)]
-)
-def test_a_reference_that_calls_in_waiting_slow_down(factor: float, can_hold: bool, is_refused: bool) -> None:
-    """The first two times are of a device without calls in waiting."""
-    times = iter([REFERENCE_S, REFERENCE_S, *[factor * REFERENCE_S] * 9])
-    device = Device(lambda _: next(times), None, calls, prepared(honest(1e-4)), lambda *_: None, nullcontext, can_hold)
-    timer = Timer(PLAN, device)
-    if is_refused:
-        with pytest.raises(Unreliable, match=r"0\.6000 ms while this kernel's calls waited, 0\.4000 ms before"):
-            timer.measure()
-    else:
-        assert timer.measure().reference.seconds >= REFERENCE_S
+        first, profiled, timed = "npmocn<pm>oc<r>", "n<pm>oc", "n<rpms>oc"
+    assert "".join(done) == first + timed + profiled + timed + timed
 
 
 def test_noise_takes_all_rounds() -> None:

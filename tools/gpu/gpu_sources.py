@@ -243,9 +243,9 @@ def early(self, header):
     if header["gated"]:
         self._header, self._outcomes = header, []
         self._calls = [self._call(call, header["poison"]) for call in header["calls"]]
-        self._make_timed_calls()
+        self._make_timed_calls(range(len(self._calls)))
         self.instruments.synchronize()
-        calls, self._make_timed_calls = self._make_timed_calls, lambda: None
+        calls, self._make_timed_calls = self._make_timed_calls, lambda *_: None
         outcomes = self._outcomes
         prepare(self, header)
         self._make_timed_calls, self._outcomes = calls, outcomes
@@ -253,7 +253,7 @@ def early(self, header):
         prepare(self, header)
 rounds.prepare = early
 """
-"""The calls are made before the gate is closed: on inputs of which a piece is wrong."""
+"""The calls are made before the gate is closed: no input is there yet."""
 
 HACKS: dict[str, Case] = {
     "side stream, not synchronised": Case(

@@ -28,12 +28,14 @@ from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.inductor_names import provided_names
 from kernels_eval.streaming import CountedProgress, Item, Progress, stream_verdicts
-from kernels_eval.verdict import Verdict, fault
+from kernels_eval.verdict import Status, Verdict, fault
 
 _YOUNG_S = 0.5
 """Time after which a running kernel gives up its slot: a worker in reserve takes the next one."""
 _ATTEMPTS = 4
 """Attempts at a kernel on which the machine fails."""
+_BLAMED_AFTER = 2
+"""Attempts on a GPU after which it is the kernel's fault, if a probe kernel passes then."""
 _PROBES = 5
 """Failed probes in a row after which waiting kernels are ended as faults, if no worker is in service."""
 _FIRST_PROBE_WAIT_S = 0.5
@@ -238,6 +240,10 @@ class Judge:
             return
         self.statuses.failed(worker, *verdict)
         job.faults += is_fresh  # after a zygote died every worker is found dead once: that is no attempt at this kernel
+        if self.config.device == "cuda" and job.faults >= _BLAMED_AFTER and not self._closing.is_set():
+            self._probe(worker, client)
+            self._dispatcher.finish(job, fault(*verdict) if self._closing.is_set() else _blamed(verdict))
+            return
         if job.faults >= _ATTEMPTS or self._closing.is_set():
             self._dispatcher.finish(job, fault(*verdict))
         else:
@@ -281,6 +287,15 @@ class Judge:
 class _MachineFault(NamedTuple):
     category: str
     message: str
+
+
+def _blamed(found: _MachineFault) -> Verdict:
+    """Return the verdict on a kernel on which the machine failed again and again, and on a probe kernel did not.
+
+    Else a kernel on a GPU, which shares it with the judge, could choose to have no verdict.
+    """
+    message = f"the machine failed on this kernel {_BLAMED_AFTER} times, and not on a probe: {found.message}"
+    return Verdict(status=Status.RUNTIME_ERROR, error_category="machine_fault", error_message=message)
 
 
 def _reserves(config: JudgeConfig) -> int:

@@ -127,6 +127,11 @@ class Verdict(FrozenModel):
     reference_ms: float | None = None
     second_reference_ms: float | None = None
     """The reference's time under the setting `second_baseline`, if there is one, on a GPU; None unless correct."""
+    sol_score: float | None = None
+    """On a GPU, 1 / (1 + (candidate - roof) / (baseline - roof)), at most 1. The baseline is the faster one of the
+    reference's two times, where it is 0.5; the roof is the time for the problem's bytes at the measured rate of the
+    device's memory, or for its matrix products at their peak rate. None unless correct, and where the reference is at
+    that roof already."""
     timing_source: TimingSource | None = None
     rejection_reason: str | None = None
     """A stable snake_case name of the broken rule; None unless rejected."""

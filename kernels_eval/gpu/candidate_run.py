@@ -7,10 +7,13 @@ timed.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
@@ -29,6 +32,7 @@ from kernels_eval.gpu.round_checks import (
     check_attribution,
     check_dependence,
     check_floor,
+    check_folder,
     check_profiled_time,
     check_reference_time,
     check_round,
@@ -38,7 +42,7 @@ from kernels_eval.gpu.round_checks import (
 )
 from kernels_eval.gpu.timed_rounds import TimedRounds
 from kernels_eval.gpu.timing.phases import Phase
-from kernels_eval.gpu.timing.statistics import overlapped_s
+from kernels_eval.gpu.timing.statistics import overlapped_s, sol_score
 from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
@@ -90,7 +94,7 @@ class CandidateRun:
         start = CandidateStart(self._state, self._reference, self._sets, self._job, config.baseline, self._is_repeated)
         try:
             start.reserve()
-            with start.session(limits) as session:
+            with start.session(limits) as session, self._noting_full_memory():
                 overheads, quiet = start.load(session, config.trials)
                 compiled = True
                 self._try(session, None, resources=True)
@@ -102,10 +106,20 @@ class CandidateRun:
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
+    @contextmanager
+    def _noting_full_memory(self) -> Generator[None]:
+        """Note how much of the device is free, while the candidate's process is there, if memory does not suffice."""
+        self._state.free_at_fault = None
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError:
+            self._state.free_at_fault = self._state.free_bytes()
+            raise
+
     def _try(self, session: Session, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
         trials = self._sets.trials(size, self._config.trials)
-        request = RoundRequest(resources=resources)
+        request = RoundRequest(resources=resources, tells=True)
         phase = Phase.COMPILE if size is None else Phase.TRIALS
         while True:
             with self._state.lock.shared():
@@ -134,7 +148,8 @@ class CandidateRun:
         `order`: in which the device is shared with other workers meanwhile.
         """
         with order():
-            made = session.run(calls, request, self._config.timeout_s + extra_s)
+            made = session.run(calls, request, self._config.timeout_s + extra_s, launched_s=self._config.timeout_s)
+        check_folder(Path(self._job["scratch"]))
         with self._state.lock.shared():
             check_round(made, calls, self._giving_way(expected), self._errors)
         self._unjoined_s = max(self._unjoined_s, made.answer.unjoined_s)
@@ -241,6 +256,8 @@ class CandidateRun:
         moved = self._reference.input_bytes + self._sets.output_bytes
         matrix_flops, rates = self._reference.matrix_flops, self._state.facts.rates
         profile = profile_of(self._kernels, moved, matrix_flops, rates, candidate_s)
+        baseline_s = min(reference_s, measured.second.seconds if measured.second is not None else reference_s)
+        roof_s = self._state.facts.roof_s(self._reference.needed_bytes, matrix_flops)
         return Verdict(
             status=Status.CORRECT,
             compiled=True,
@@ -249,6 +266,7 @@ class CandidateRun:
             candidate_ms=1e3 * candidate_s,
             reference_ms=1e3 * reference_s,
             second_reference_ms=None if measured.second is None else 1e3 * measured.second.seconds,
+            sol_score=sol_score(candidate_s, baseline_s, roof_s),
             timing_source=TimingSource.GPU,
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,

@@ -42,7 +42,7 @@ class CandidateStart:
     reference: GpuReference
     sets: CallSets
     job: dict[str, Any]
-    """The message to the candidate's process (kernels_eval.gpu.candidate.process), but for the mapping of the shared memory."""
+    """Message to the candidate's process (kernels_eval.gpu.candidate.process), without the mapping of the memory."""
     baseline: str
     """Of the reference's time."""
     is_repeated: bool
@@ -90,7 +90,7 @@ class CandidateStart:
         `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.
         """
         state = self.state
-        session.start({**self.job, "memory": state.transport.mapping()})
+        session.start({**self.job, "memory": state.transport.mapping(), "device_bytes": state.memory_bytes})
         state.phases.ended(Phase.READY)
         state.settle()  # so far the judge's own code alone has run beside the end of the process before
         overheads = self._overheads(session)

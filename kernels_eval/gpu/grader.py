@@ -1,7 +1,7 @@
 """Grader of a GPU worker: holds its CUDA context, references and shared memory, and grades candidates.
 
-A measurement that fails is repeated once. If it fails again, that is a fault of the machine, never a verdict on the
-kernel.
+A measurement that fails is repeated once, in another process, after everything was measured anew that it relies on. If
+it fails again, the candidate is refused: else one could choose to have no verdict.
 """
 
 import gc
@@ -10,6 +10,7 @@ import secrets
 import shutil
 import tempfile
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.candidate_run import CandidateRun
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.cuda_driver import CudaDriver
-from kernels_eval.gpu.device.detection import DeviceLock, device_facts, share_of_memory
+from kernels_eval.gpu.device.detection import DeviceLock, device_facts, measured_bytes_per_s, share_of_memory
 from kernels_eval.gpu.device.gate import Gate, GatePage, new_page
 from kernels_eval.gpu.device.precision import set_precision
 from kernels_eval.gpu.device.shared_memory import MIN_BYTES, HostTransport, IpcTransport
@@ -36,9 +37,11 @@ from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.verdict import Verdict, fault
+from kernels_eval.verdict import Status, Verdict, fault
 
 _UNLIMITED = 1 << 50
+_SCARCE_BYTES, _MOST_HELD_BYTES = 1 << 30, 4 << 30
+"""Free memory that is little, and what a candidate's process may hold then: its context, and copies of a call."""
 _MODELS_SHARE = 0.1
 """Share of a worker's memory for the models of problems that come back; of more, those that were used last stay."""
 
@@ -63,6 +66,7 @@ class Grader:
             page,
             ReferenceTimer(self._driver, None),
             _UNLIMITED,
+            self._driver.free_bytes,
         )
         self.facts = self._state.facts
         weight_seed = secrets.randbits(48)
@@ -99,13 +103,15 @@ class Grader:
         try:
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
                 state.leftovers.append(session.wait_until_ended)
-                session.start({**job, "memory": state.transport.mapping()})
+                session.start({**job, "memory": state.transport.mapping(), "device_bytes": state.memory_bytes})
                 session.load()
         except CandidateFailedError:  # the empty source has no model: the memory was mapped before
             own_page = GatePage(new_page())
             own_gate = Gate(self._driver, own_page)
             state.reference_timer = ReferenceTimer(self._driver, own_gate)
             state.can_hold = own_gate.can_hold()
+            with state.lock.alone():
+                self.facts = state.facts = replace(state.facts, measured_bytes_per_s=measured_bytes_per_s())
         except InfrastructureError:
             self.use_host_copies()
         finally:
@@ -128,7 +134,7 @@ class Grader:
 
     @property
     def device_s(self) -> dict[str, float]:
-        """Seconds for which the last verdict had the device, or waited for it (gpu.device.detection.DeviceLock)."""
+        """Seconds for which the last verdict had the device, or waited for it (kernels_eval.gpu.device.DeviceLock)."""
         return {name: spent_s - self._device_s_before[name] for name, spent_s in self._state.lock.seconds.items()}
 
     def _grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
@@ -139,17 +145,31 @@ class Grader:
                 return self._grade_once(reference, kernel_source, config, build, is_last)
             except UnreliableTimingError as error:
                 self._state.overheads.clear()
-                failed = fault(error.category, str(error))
+                # The second time with clocks that were set again before the candidate was loaded: it is the candidate.
+                failed = CandidateFailedError(Status.REJECTED, error.category, str(error)).verdict(True)
             except torch.cuda.OutOfMemoryError as error:
                 self._state.settle()  # a process that has yet to end may hold what was missing
-                failed = fault("reference_failed", self._too_large(error))
+                failed = self._held_too_much() or fault("reference_failed", self._too_large(error))
+                if not failed.is_fault:
+                    is_last = True
                 self._state.transport.release()  # an earlier problem may have left it larger than this one needs
                 for other in [source for source in self._references if source != problem_source]:
                     del self._references[other]
             gc.collect()  # after the handler: the error holds tensors of the frames that it passed
             torch.cuda.empty_cache()
+            if is_last:
+                break
         assert failed is not None
         return failed
+
+    def _held_too_much(self) -> Verdict | None:
+        """Return the verdict on a candidate whose process, now ended, took the memory that was missing."""
+        before, self._state.free_at_fault = self._state.free_at_fault, None
+        held = 0 if before is None else self._state.free_bytes() - before
+        if before is None or before > _SCARCE_BYTES or held < min(self._state.memory_bytes, _MOST_HELD_BYTES):
+            return None
+        message = f"the process held {held / 2**30:.1f} GiB of the device's memory, and left {before / 2**30:.1f}"
+        return CandidateFailedError(Status.RUNTIME_ERROR, "out_of_memory", message).verdict(True)
 
     def _too_large(self, error: Exception) -> str:
         share, free = self._state.memory_bytes / 2**30, self._driver.free_bytes() / 2**30

@@ -3,8 +3,11 @@
 Each raises CandidateFailedError; `check_reference_time` and `check_profiled_time` first raise UnreliableTimingError.
 """
 
+import contextlib
+import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -29,6 +32,8 @@ _PROFILED_SHARE = 0.85
 _OTHER_LAUNCHES = 0.25
 """Relative difference of launches in a call between two profiles, e.g. of a kernel that every few calls launch."""
 _ALONE_SHARE = 0.4
+_FOLDER_BYTES = 1 << 30
+"""Of a candidate's files between two rounds."""
 _SLOWED = 1.2
 """Factor by which the reference may take longer beside a candidate."""
 _NOISE = 0.03
@@ -226,6 +231,18 @@ def check_reference_time(reference_s: float, quiet: Estimate, is_repeated: bool)
 def believed_s(reference_s: float, quiet: Estimate) -> float:
     """Return the reference's time that counts: of two that differ by more than noise, the one without a candidate."""
     return quiet.seconds if reference_s > quiet.seconds * (1 + max(_NOISE, 3 * quiet.spread)) else reference_s
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a candidate whose files take more than what compilers leave there."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # a compiler removes what it no longer needs
+                total += Path(place, name).lstat().st_blocks * 512
+    if total > _FOLDER_BYTES:
+        message = f"its files take {total / 2**20:.0f} MiB, expected at most {_FOLDER_BYTES >> 20}"
+        raise CandidateFailedError(Status.RUNTIME_ERROR, "disk_quota", message)
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:

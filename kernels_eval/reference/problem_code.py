@@ -18,6 +18,9 @@ from kernels_eval.reference.inputs import as_fake, no_values
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
 
+_FULL = re.compile(r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED")
+"""Messages of a GPU whose memory is full, where PyTorch's own allocator was not asked."""
+
 
 class ProblemCode:
     """Executes one problem. Raises ReferenceFailedError if its code raises."""
@@ -48,6 +51,8 @@ class ProblemCode:
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
+            if _FULL.search(str(error)):
+                raise torch.cuda.OutOfMemoryError(str(error)) from error
             raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
 
     def model(self, weight_seed: int) -> torch.nn.Module:

@@ -8,7 +8,7 @@ kernels_eval.sandbox.messages, with kernels_eval.gpu.candidate.session:
     worker `load`                                 candidate `ready`     the source is executed, the model built
     worker `weights`, any number                  candidate `taken`     pieces of weights lie in the shared memory
     worker `round`, any number                    candidate `prepared`; worker `go`, or it opens the gate;
-                                                  candidate `done`, `round`
+                                                  candidate `launched` if it is asked to tell, `done`, `round`
 
 `failed` takes the place of any answer and ends the session. A round tells at which offsets of the shared device memory
 inputs and outputs lie, and if the calls are to be profiled or the candidate's kernels suppressed. Nothing of the
@@ -36,6 +36,7 @@ from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.cuda_driver import CudaError
 from kernels_eval.gpu.device.gate import Gate, GatePage
 from kernels_eval.gpu.device.shared_memory import MappedMemory
+from kernels_eval.gpu.device.worker_memory import keep_within
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
@@ -72,6 +73,7 @@ class _Candidate:
             backend = backend_named(job["backend"])
             backend.use_folder(job["scratch"])
             backend.install(job["build"])
+            keep_within(job["device_bytes"])
         # No code of the candidate has run: the judge takes it for a fault of the machine.
         except Exception as error:
             raise CandidateError("runtime_error", "judge_fault", _with_places(error)) from error
@@ -106,7 +108,7 @@ class _Candidate:
         send_frame(self._channel, {"kind": "prepared"})
         if not header["gated"]:
             receive_frame(self._channel)
-        answer = rounds.run(lambda: send_frame(self._channel, {"kind": "done"}))
+        answer = rounds.run(lambda kind: send_frame(self._channel, {"kind": kind}))
         answer["threads"] = min(_MAX_THREADS, 1 + len(self._frames()) - self._threads)
         send_frame(self._channel, answer)
 

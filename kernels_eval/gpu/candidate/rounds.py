@@ -43,6 +43,7 @@ class Rounds:
     _outcomes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
     _learned: dict[int, int] = field(default_factory=dict[int, int], init=False)
     """Number of the allocation within a call that becomes an output, by output."""
+    _tell: Callable[[str], None] = field(default=lambda _: None, init=False)
 
     def prepare(self, header: dict[str, Any]) -> None:
         """Prepare everything but the values of the inputs. In a gated round that is to launch all calls.
@@ -59,9 +60,10 @@ class Rounds:
                 self.instruments.profiler.begin()
             self._launch(self.gate)
 
-    def run(self, done: Callable[[], None]) -> dict[str, Any]:
-        """Make the round; call `done` once the outputs are in place. Raises CandidateError if a call fails."""
+    def run(self, tell: Callable[[str], None]) -> dict[str, Any]:
+        """Make the round; tell `done` once the outputs are in place. Raises CandidateError if a call fails."""
         header = self._header
+        self._tell = tell if header["tells"] else _tell_nobody
         answer: dict[str, Any] = {"kind": "round"}
         try:
             if header["gated"]:
@@ -74,7 +76,7 @@ class Rounds:
                 self.memory.push(header["nbytes"])
         except CudaError as error:
             raise device_failure(str(error)) from error
-        done()
+        tell("done")
         if self.guard.violations:
             used = ", ".join(sorted(set(self.guard.violations))[:5])
             raise CandidateError("rejected", "library_compute", f"used {used}")
@@ -120,6 +122,8 @@ class Rounds:
         unjoined: list[float] = []
         for index, call in enumerate(self._calls):
             result = call()
+            if index == 0:
+                self._tell("launched")
             self._take_outputs(index, result, learns=True)  # on the default stream: not what another one has yet to do
             unjoined.append(self.instruments.unjoined_s())
             del result  # its memory is reused
@@ -192,6 +196,10 @@ class Rounds:
                     in_memory = output.untyped_storage().data_ptr() == slot.untyped_storage().data_ptr()
                     copy_tensor(slot, output.clone() if in_memory else output)
         self._outcomes.append({"structure": structure, "outputs": forms})
+
+
+def _tell_nobody(_: str) -> None:
+    """Take what is told, where nobody has asked for it."""
 
 
 def _fills_its_storage(output: torch.Tensor) -> bool:

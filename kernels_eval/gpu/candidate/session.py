@@ -82,6 +82,8 @@ class RoundRequest:
     """Launch all calls before the inputs arrive; the judge opens the gate."""
     held: bool = False
     """Keep a gated round off the device until the judge admits it."""
+    tells: bool = False
+    """Say when the first call has returned, with what it had to compile: the device has so much time from then on."""
     serial: bool = False
     """Each call of a gated round behind a gate of its own: its inputs arrive when the call before it has ended."""
 
@@ -172,13 +174,21 @@ class Session:
             self._child.send({"kind": "weights", "nbytes": nbytes, "pieces": [vars(piece) for piece in pieces]})
             self.expect("taken")
 
-    def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False) -> Round:
+    def run(
+        self,
+        calls: SharedCalls,
+        request: RoundRequest,
+        wall_s: float,
+        is_empty: bool = False,
+        launched_s: float | None = None,
+    ) -> Round:
         """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails.
 
-        `is_empty`: the same round without its calls.
+        `is_empty`: the same round without its calls; `launched_s`: the limit once a candidate that `tells` has told.
         """
         calls.publish()
         prepared = self.prepare(calls, request, wall_s, is_empty)
+        prepared.launched_s = launched_s
         prepared.make()
         return prepared.answered()
 
@@ -228,6 +238,7 @@ class PreparedRound:
     calls: SharedCalls
     request: RoundRequest
     wall_s: float
+    launched_s: float | None = None
     _seconds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     _serial_s: tuple[float, ...] = ()
 
@@ -290,5 +301,8 @@ class PreparedRound:
         """Have a round without a gate made; returns when it started and ended."""
         started = time.perf_counter()
         self.child.send({"kind": "go"})
+        if self.request.tells:
+            self.session.expect("launched")
+            self.child.limit_wait(self.wall_s if self.launched_s is None else self.launched_s)
         self.session.expect("done")
         return started, time.perf_counter()

@@ -214,3 +214,10 @@ def test_a_user_namespace_of_root_alone_keeps_the_user(folder: Path):
         pytest.skip("no user namespaces here")
     assert ran.stdout.split() == ["False", "0"], ran.stderr
     assert (folder / "here").exists()
+
+
+@NEEDS_ALL
+@pytest.mark.parametrize("name", ["shmget", "semget", "msgget"])
+def test_nothing_is_made_that_outlives_the_process(name: str, folder: Path) -> None:
+    sizes = {"shmget": (4096, 0o1600), "semget": (1, 0o1600), "msgget": (0o1600,)}
+    assert confined(folder, lambda: _system_call(name, 0, *sizes[name])) == "Operation not permitted"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.gpu.device.memory_rates import MemoryRates, floor_s, peak_s
-from kernels_eval.gpu.timing.statistics import estimate, is_settled
+from kernels_eval.gpu.timing.statistics import estimate, is_settled, overlapped_s, sol_score
 
 H100 = MemoryRates(3.35e12, 50 << 20, 989e12)
 
@@ -59,3 +59,33 @@ def test_settled_needs_both() -> None:
     assert is_settled(steady, steady, 0.01)
     assert not is_settled(steady, noisy, 0.01)
     assert not is_settled(noisy, steady, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("call_s", "baseline_s", "score"),
+    [
+        (4e-6, 4e-6, 0.5),
+        (1e-6, 4e-6, 1.0),
+        (0.5e-6, 4e-6, 1.0),
+        (7e-6, 4e-6, 1 / 3),
+        (2.5e-6, 4e-6, 2 / 3),
+        (1e-6, 1e-6, None),
+    ],
+)
+def test_the_score_between_baseline_and_speed_of_light(call_s: float, baseline_s: float, score: float | None) -> None:
+    found = sol_score(call_s, baseline_s, roof_s=1e-6)
+    assert found == (None if score is None else pytest.approx(score))
+
+
+@pytest.mark.parametrize(
+    ("serial_s", "reference_serial_s", "late_s"),
+    [
+        (3.2e-6, 9e-6, 0.0),  # noise
+        (4.5e-6, 10.5e-6, 0.0),  # the reference's call alone takes as much longer
+        (2.4e-6, 7.2e-6, 0.0),  # fresh inputs, for both
+        (9e-6, 9e-6, 6e-6),  # three calls overlapped
+        (7.2e-6, 7.2e-6, 4.8e-6),
+    ],
+)
+def test_calls_that_overlap_take_their_time_alone(serial_s: float, reference_serial_s: float, late_s: float) -> None:
+    assert overlapped_s(3e-6, serial_s, 9e-6, reference_serial_s) == pytest.approx(late_s)

@@ -51,6 +51,26 @@ def overlapped_s(call_s: float, serial_s: float, reference_s: float, reference_s
     return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
 
 
+def sol_score(call_s: float, baseline_s: float, roof_s: float) -> float | None:
+    """Return how far a call has come from the baseline, 0.5, to the speed of light of the device, 1; slower is less.
+
+    1 / (1 + (call - roof) / (baseline - roof)). None where the baseline is at the roof already: it says nothing then.
+    """
+    if not 0.0 <= roof_s < baseline_s:
+        return None
+    return 1.0 / (1.0 + max(0.0, call_s - roof_s) / (baseline_s - roof_s))
+
+
+@dataclass(frozen=True)
+class MemoryRates:
+    """Peak rates of a device."""
+
+    dram_bytes_per_s: float
+    cache_bytes: float
+    peak_flops: float
+    """Of the fastest unit for any 16-bit or 32-bit type."""
+
+
 def is_settled(candidate: Sequence[float], reference: Sequence[float], precision: float) -> bool:
     """True if the fastest rounds of both agree within `precision`."""
     return estimate(candidate).spread <= precision and estimate(reference).spread <= precision

@@ -32,6 +32,8 @@ class SftDataConfig(FrozenModel):
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
     pairs: int = Field(default=10_000, ge=1)
     """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
+    seed: int | None = Field(default=None, ge=0)
+    """Seed of the generated corpus. None: the run's; runs of several seeds with one corpus differ in training alone."""
     columns: dict[str, str] = Field(default={})
     """Places in your table, by our name: `{prompt: question, completion: reply.text}`; a dot leads into an object.
     Needed only for names that are not known (docs/problems.md)."""

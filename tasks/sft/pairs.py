@@ -52,7 +52,7 @@ def build_sft_data(
     if config.path:
         drafts = load_drafts(Path(config.path), config.columns, config.bad_rows)
     else:
-        drafts = generate_drafts(config, problems, seed, judge.backend)
+        drafts = generate_drafts(config, problems, seed if config.seed is None else config.seed, judge.backend)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     verdicts = _judge(
         cleaned.clean,

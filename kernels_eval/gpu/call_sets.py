@@ -1,9 +1,10 @@
 """Input sets of one candidate's rounds, in the judge's worker: drawn from one secret seed, laid out within a budget."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernels_eval.correctness.outputs import Expected
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.gpu.candidate.session import MAX_CALLS
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.shared_memory import Transport, lay_out
@@ -126,9 +127,10 @@ class CallSets:
         self._next()
         for stretched in (True, False):
             inputs = self._reference.draw_in_parts(self._drawn, self._seed, stretched)
-            expected = self.expected(inputs)
-            if expected.is_finite:
-                return inputs, expected
+            with contextlib.suppress(ReferenceFailedError):  # of values that it does not take
+                expected = self.expected(inputs)
+                if expected.is_finite:
+                    return inputs, expected
         return self._with_expected(None, own=True)
 
     def _with_spikes(self) -> tuple[list[Any], Expected]:

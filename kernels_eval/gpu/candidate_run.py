@@ -39,11 +39,12 @@ from kernels_eval.gpu.round_checks import (
     check_same_kernels,
     check_streams,
     check_waited_for,
+    is_slowed,
 )
 from kernels_eval.gpu.timed_rounds import TimedRounds
 from kernels_eval.gpu.timing.phases import Phase
 from kernels_eval.gpu.timing.statistics import overlapped_s, sol_score
-from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
+from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan, UnreliableTimingError
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
@@ -81,6 +82,7 @@ class CandidateRun:
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
         budget = int(_SETS_SHARE * state.memory_bytes)
         self._sets = CallSets(reference, seed, state.transport, budget, state.lock.give_way)
+        self._start = CandidateStart(state, reference, self._sets, job, config.baseline, is_repeated)
         self._unjoined_s = 0.0
         self._kernels: tuple[KernelTime, ...] = ()
         self.measured: Measured | None = None
@@ -91,7 +93,7 @@ class CandidateRun:
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
-        start = CandidateStart(self._state, self._reference, self._sets, self._job, config.baseline, self._is_repeated)
+        start = self._start
         try:
             start.reserve()
             with start.session(limits) as session, self._noting_full_memory():
@@ -105,6 +107,15 @@ class CandidateRun:
                 return self._correct(measured, believed_s(measured.reference.seconds, quiet.call))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
+
+    def is_blamed(self, error: UnreliableTimingError) -> bool:
+        """True if a measurement failed because of the candidate, whose process must have ended.
+
+        A reference that is as slow without it is not its fault.
+        """
+        if error.reference_s is None:
+            return True
+        return is_slowed(error.reference_s, self._start.quiet().call, self._state.is_gated)
 
     @contextmanager
     def _noting_full_memory(self) -> Generator[None]:
@@ -246,7 +257,7 @@ class CandidateRun:
 
     def _check_bounds(self, measured: Measured, quiet: Quiet) -> None:
         """Check the reference's time against that without a candidate, the candidate's against the device's rates."""
-        check_reference_time(measured.reference.seconds, quiet.call, self._is_repeated)
+        check_reference_time(measured.reference.seconds, quiet.call, self._state.is_gated)
         reference, rates = self._reference, self._state.facts.rates
         least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
         check_floor(measured.candidate.seconds, least_s)

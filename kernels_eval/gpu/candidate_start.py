@@ -27,6 +27,8 @@ from kernels_eval.sandbox.limits import Limits
 
 _EMPTY_ROUNDS = 9
 _FIRST_CALLS = 16
+_LONG_ROUND_S = 0.5
+"""A round of the reference that takes longer is not repeated: it hardly varies."""
 _QUIET_FOR_S = 30.0
 """Time for which the reference is not timed again: a device gets warmer, and slower."""
 _CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
@@ -94,7 +96,7 @@ class CandidateStart:
         state.phases.ended(Phase.READY)
         state.settle()  # so far the judge's own code alone has run beside the end of the process before
         overheads = self._overheads(session)
-        quiet = self._quiet()
+        quiet = self.quiet()
 
         def draw_ahead() -> None:
             with state.lock.shared():
@@ -111,7 +113,7 @@ class CandidateStart:
             session.set_weights(weights, state.transport, state.lock.shared)
         return overheads, quiet
 
-    def _quiet(self) -> Quiet:
+    def quiet(self) -> Quiet:
         """Return the reference's time on a device on which no candidate is at work: nobody can have slowed it.
 
         Of a moment ago if there is one, unless a measurement has failed since.
@@ -130,8 +132,10 @@ class CandidateStart:
                 return state.reference_timer.call_s(forward, calls.sets, launches, False)
 
         sets_in_cache = state.facts.rates.cache_bytes / max(self.sets.set_bytes, 1)
-        count = calls_of_round(call_s(min(_FIRST_CALLS, self.sets.most_calls)), sets_in_cache, self.sets.most_calls)
-        found = Quiet(estimate([call_s(count) for _ in range(FASTEST)]), self._serial_s(forward, launches))
+        first_s = call_s(min(_FIRST_CALLS, self.sets.most_calls))
+        count = calls_of_round(first_s, sets_in_cache, self.sets.most_calls)
+        rounds = FASTEST if count * first_s < _LONG_ROUND_S else 1
+        found = Quiet(estimate([call_s(count) for _ in range(rounds)]), self._serial_s(forward, launches))
         state.quiet[key] = time.monotonic(), found
         return found
 

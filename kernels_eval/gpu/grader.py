@@ -1,9 +1,11 @@
 """Grader of a GPU worker: holds its CUDA context, references and shared memory, and grades candidates.
 
 A measurement that fails is repeated once, in another process, after everything was measured anew that it relies on. If
-it fails again, the candidate is refused: else one could choose to have no verdict.
+it fails again, and not for a reference that is as slow without the candidate, the candidate is refused: else one could
+choose to have no verdict.
 """
 
+import contextlib
 import gc
 import os
 import secrets
@@ -40,6 +42,8 @@ from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Status, Verdict, fault
 
 _UNLIMITED = 1 << 50
+_BLAMED = {"slowed_reference": "busy_device"}
+"""Categories of a verdict on a kernel, by that of a measurement that failed twice because of it."""
 _SCARCE_BYTES, _MOST_HELD_BYTES = 1 << 30, 4 << 30
 """Free memory that is little, and what a candidate's process may hold then: its context, and copies of a call."""
 _MODELS_SHARE = 0.1
@@ -73,6 +77,8 @@ class Grader:
         self._new_reference = lambda source: GpuReference(source, weight_seed)
         self._references: LRUCache[str, GpuReference] = LRUCache(MAX_REFERENCES)
         self.last_measured: Measured | None = None
+        self._run: CandidateRun | None = None
+        """The last one, until it is decided."""
         self._device_s_before = self._state.lock.seconds.copy()
 
     def limit_memory(self, config: JudgeConfig) -> None:
@@ -110,7 +116,7 @@ class Grader:
             own_gate = Gate(self._driver, own_page)
             state.reference_timer = ReferenceTimer(self._driver, own_gate)
             state.can_hold = own_gate.can_hold()
-            with state.lock.alone():
+            with state.lock.alone(), contextlib.suppress(torch.cuda.OutOfMemoryError):
                 self.facts = state.facts = replace(state.facts, measured_bytes_per_s=measured_bytes_per_s())
         except InfrastructureError:
             self.use_host_copies()
@@ -145,8 +151,10 @@ class Grader:
                 return self._grade_once(reference, kernel_source, config, build, is_last)
             except UnreliableTimingError as error:
                 self._state.overheads.clear()
-                # The second time with clocks that were set again before the candidate was loaded: it is the candidate.
-                failed = CandidateFailedError(Status.REJECTED, error.category, str(error)).verdict(True)
+                failed = fault(error.category, str(error))
+                if is_last and self._is_blamed(error):
+                    category = _BLAMED.get(error.category, error.category)
+                    failed = CandidateFailedError(Status.REJECTED, category, str(error)).verdict(True)
             except torch.cuda.OutOfMemoryError as error:
                 self._state.settle()  # a process that has yet to end may hold what was missing
                 failed = self._held_too_much() or fault("reference_failed", self._too_large(error))
@@ -161,6 +169,15 @@ class Grader:
                 break
         assert failed is not None
         return failed
+
+    def _is_blamed(self, error: UnreliableTimingError) -> bool:
+        """True if a measurement failed twice because of the candidate.
+
+        Its clocks were set again before the candidate was loaded; what the reference takes is taken once more.
+        """
+        self._state.settle()
+        run, self._run = self._run, None
+        return run is not None and run.is_blamed(error)
 
     def _held_too_much(self) -> Verdict | None:
         """Return the verdict on a candidate whose process, now ended, took the memory that was missing."""
@@ -204,9 +221,10 @@ class Grader:
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
         try:
             job = _job(kernel_source, config, build, reference.arguments, reference.weight_seed, scratch)
-            run = CandidateRun(self._state, reference, config, seed, job, is_repeated)
+            run = self._run = CandidateRun(self._state, reference, config, seed, job, is_repeated)
             verdict = run.verdict()
             self.last_measured = run.measured
+            self._run = None
         finally:
             self._state.leftovers.append(lambda: shutil.rmtree(scratch, ignore_errors=True))
             release_unused_memory()

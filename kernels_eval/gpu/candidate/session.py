@@ -82,6 +82,8 @@ class RoundRequest:
     """Launch all calls before the inputs arrive; the judge opens the gate."""
     held: bool = False
     """Keep a gated round off the device until the judge admits it."""
+    early: bool = False
+    """Have the inputs there before the calls are launched, in a round that shows if a call's host code reads values."""
     tells: bool = False
     """Say when the first call has returned, with what it had to compile: the device has so much time from then on."""
     serial: bool = False
@@ -201,6 +203,8 @@ class Session:
         groups = calls.count if request.serial else 1
         if request.serial:
             calls.stage()
+        if request.early:
+            calls.complete()
         header = {"kind": "round", "nbytes": calls.nbytes, "calls": requests, "groups": groups, **vars(request)}
         self._child.send(header)
         if request.held:

@@ -1,5 +1,6 @@
 """Slots, guards and poison of the memory that tensors pass through."""
 
+import ctypes
 import os
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,6 +18,7 @@ from kernels_eval.gpu.device.shared_memory import (
     GUARD_BYTES,
     POISON,
     HostTransport,
+    IpcTransport,
     MappedMemory,
     lay_out,
     view,
@@ -199,6 +201,38 @@ def test_samples_of_calls_in_turn_are_those_of_all_at_once(large: tuple[SharedCa
     calls.sample()
     calls.collect()
     assert calls.has_late_writes(), "the first call's outputs came after its sample"
+
+
+class CopyingDriver(IdleDriver):
+    def new_stream(self) -> int:
+        return 1
+
+    def copy_to_device(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        ctypes.memmove(device, host, nbytes)
+
+
+def test_the_inputs_of_one_call_arrive_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = CopyingDriver()
+    transport = IpcTransport(driver)
+    sets: list[list[Any]] = [[torch.randn(40, 25), 3, torch.randn(3)] for _ in range(3)]
+    forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in sets[0]]
+    layout = lay_out(forms, [LARGE_FORM.nbytes], len(sets))
+    memory = torch.zeros(layout.nbytes, dtype=torch.uint8)
+    transport._address, transport._tensor, transport._staged = memory.data_ptr(), memory, torch.zeros_like(memory)
+    calls = SharedCalls(transport, layout, sets, [LARGE_FORM])
+    calls.publish()
+    calls.stage()
+    for call in (0, 2, 1):
+        calls.deliver(call)
+        for index in (0, 2):
+            offset = layout.calls[call].inputs[index]
+            assert offset is not None
+            assert torch.equal(view(memory, forms[index], offset), sets[call][index])
+        there = [not bool(view(memory, forms[0], each.inputs[0] or 0).isnan().any()) for each in layout.calls]
+        assert there == {0: [True, False, False], 2: [True, False, True], 1: [True] * 3}[call]
+    assert calls.changed_inputs() == set()
+    assert not bool((memory[layout.outputs_from :] != POISON).any()), "outputs are untouched"
 
 
 def fill(calls: SharedCalls, mapped: MappedMemory, elements: int, value: float, first: int = 0) -> None:

@@ -92,7 +92,7 @@ def test_no_call_can_know_that_it_is_the_last_of_its_round() -> None:
     seen: list[tuple[int, RoundRequest]] = []
     found = measure(honest(1e-5, seen), changed(some=fewer, precision=0.0))
     counts = {count for count, request in seen[2:] if not request.profiled}
-    assert len(counts) > 3
+    assert len(counts) > 1
     assert min(counts) >= 150
     assert max(counts) <= 200
     assert found.candidate.seconds == pytest.approx(1e-5)
@@ -158,11 +158,15 @@ def test_noise_takes_all_rounds() -> None:
 
 
 def test_a_candidate_that_waits_for_the_device_is_timed_with_its_host() -> None:
+    seen: list[RoundRequest] = []
+
     def waits(made: Any, request: RoundRequest) -> Round:
+        seen.append(request)
         return answered(1.0, gave_up=True) if request.gated else honest(3e-4)(made, request)
 
     found = measure(waits)
     assert not found.is_gated
+    assert [request.early for request in seen] == [False, True, *[False] * (len(seen) - 2)], "it reads its inputs"
     assert found.candidate.seconds == pytest.approx(3e-4)
 
 

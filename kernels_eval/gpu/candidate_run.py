@@ -115,7 +115,7 @@ class CandidateRun:
         """
         if error.reference_s is None:
             return True
-        return is_slowed(error.reference_s, self._start.quiet().call, self._state.is_gated)
+        return is_slowed(error.reference_s, self._start.quiet().call)
 
     @contextmanager
     def _noting_full_memory(self) -> Generator[None]:

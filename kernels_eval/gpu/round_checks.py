@@ -35,8 +35,7 @@ _ALONE_SHARE = 0.3
 _FOLDER_BYTES = 1 << 30
 """Of a candidate's files between two rounds."""
 _SLOWED = 1.2
-_SLOWED_WITH_HOST = 2.0
-"""Factors by which the reference may take longer beside a candidate: by the device's time, and with the host's."""
+"""Factor by which the reference may take longer beside a candidate."""
 _NOISE = 0.03
 """Relative difference of two times of the reference that says nothing: clocks of a device vary by as much."""
 
@@ -217,19 +216,19 @@ def check_waited_for(serial_s: float, longest_s: float) -> None:
 def check_reference_time(reference_s: float, quiet: Estimate, is_gated: bool) -> None:
     """Raise UnreliableTimingError if the reference is much slower beside a candidate than without any on the device.
 
-    `quiet`: its time before the candidate's code was loaded; `is_gated`: the host's time is no part of either.
-    `believed_s` keeps less from counting.
+    `quiet`: its time before the candidate's code was loaded; `is_gated`: the host's time, which varies by more, is no
+    part of either. `believed_s` keeps a slower reference from counting, however it was timed.
     """
-    if is_slowed(reference_s, quiet, is_gated):
+    if is_gated and is_slowed(reference_s, quiet):
         message = (
             f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * quiet.seconds:.4f} ms before"
         )
         raise UnreliableTimingError("slowed_reference", message, reference_s)
 
 
-def is_slowed(reference_s: float, quiet: Estimate, is_gated: bool) -> bool:
+def is_slowed(reference_s: float, quiet: Estimate) -> bool:
     """True if the reference's time is much longer than without a candidate."""
-    return reference_s > (_SLOWED if is_gated else _SLOWED_WITH_HOST) * (1 + 3 * quiet.spread) * quiet.seconds
+    return reference_s > _SLOWED * (1 + 3 * quiet.spread) * quiet.seconds
 
 
 def believed_s(reference_s: float, quiet: Estimate) -> float:

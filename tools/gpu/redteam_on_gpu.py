@@ -1,6 +1,6 @@
 """Attacks on a judge on a GPU, honest kernels, and small problems under little memory: less than five minutes.
 
-    python3 tests/gpu/redteam_on_gpu.py [--parts attacks,honest,memory] [--only TEXT] [--budget SECONDS]
+    python3 tools/gpu/redteam_on_gpu.py [--parts attacks,honest,memory] [--only TEXT] [--budget SECONDS]
 
 Needs one NVIDIA GPU. Writes `$OUT/redteam_gpu.json` after every step: each attack is `refused`, `no gain` (less than 5 %
 over the honest kernel of the same problem), `gain`, or `fault`; counts by class; honest kernels refused; verdicts of 64

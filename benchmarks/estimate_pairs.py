@@ -1,7 +1,7 @@
 """Pairs of kernels for one problem: a good one, and the same with one defect that a GPU pays for.
 
 The estimate has to order each pair (`tests/integration/kernels_eval/test_estimate_pairs.py`), as a GPU does
-(`tests/gpu/estimate_pairs_on_gpu.py`). Imports neither torch nor triton.
+(`tools/gpu/estimate_pairs_on_gpu.py`). Imports neither torch nor triton.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Measure the pairs of `benchmarks/estimate_pairs.py` on one NVIDIA GPU: the defect's time over the good kernel's.
 
-    python3 tests/gpu/estimate_pairs_on_gpu.py [--out FILE]
+    python3 tools/gpu/estimate_pairs_on_gpu.py [--out FILE]
 
 Needs torch and triton. Times are taken as in `estimate_calibration.py`; what host code waits for is in them.
 """

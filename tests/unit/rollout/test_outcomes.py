@@ -61,7 +61,8 @@ def played(
         (f"Here:\n{BLOCK}\nIt is fast.", "stop", KERNEL, None),
         (f"{OTHER_BLOCK}\nbetter:\n{BLOCK}", "stop", KERNEL, None),
         ("I cannot do that.", "stop", None, "no_code_block"),
-        (BLOCK[:-4], "stop", None, "no_code_block"),
+        # Without an end: the whole block if the policy stopped there, none of it if it was cut off.
+        (BLOCK[:-4], "stop", KERNEL, None),
         (BLOCK[:-4], "length", None, "truncated_answer"),
         # A whole block before the cut counts: the limit took only what came after it.
         (f"{BLOCK}\nand now", "length", KERNEL, None),

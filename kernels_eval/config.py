@@ -178,6 +178,6 @@ class ServerConfig(FrozenModel):
     max_body_bytes: int = Field(default=16 << 20, ge=1)
     """Length of a request."""
     body_timeout_s: float = Field(default=30.0, gt=0)
-    """Time that a client has for sending its request."""
+    """Time that a client has for sending the head of a request, and again for its body."""
     shutdown_s: float = Field(default=20.0, ge=0)
     """Time that running evaluations have to end after SIGTERM; waiting ones are refused at once."""

@@ -1,8 +1,15 @@
 """Verdict: the judge's result for one kernel. It is data: stored, cached, shown to the model, and rewarded."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.plain_text import plain_text
+
+Plain = Annotated[str, AfterValidator(plain_text)]
+"""Text that a candidate or a compiler may have written, without escapes."""
 
 JUDGE_VERSION = "21"
 """Raised whenever the same kernel could get another verdict; part of every cache key."""
@@ -37,7 +44,7 @@ class TimingSource(StrEnum):
 class Resources(FrozenModel):
     """Resources of one kernel on one architecture, from the compiler."""
 
-    kernel: str
+    kernel: Plain
     architecture: str
     registers: int | None = None
     shared_bytes: int | None = None
@@ -47,7 +54,7 @@ class Resources(FrozenModel):
 class KernelTime(FrozenModel):
     """Device time of one kernel in one call of a candidate. Calls may launch it several times, or not every time."""
 
-    name: str
+    name: Plain
     launches: float
     microseconds: float
     is_own: bool
@@ -137,7 +144,7 @@ class Verdict(FrozenModel):
     """A stable snake_case name of the broken rule; None unless rejected."""
     error_category: str | None = None
     """A stable snake_case name, e.g. `syntax_error`, `triton_compile`, `wrong_values`; docs/judge.md lists all."""
-    error_message: str | None = None
+    error_message: Plain | None = None
     """Message of the compiler, the exception or the first mismatch."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None

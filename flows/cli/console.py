@@ -21,6 +21,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from kernels_eval.plain_text import plain_text
+
 TurnsOption = Annotated[
     bool, typer.Option("--turns/--no-turns", help="Print a line per turn and a summary per trajectory as they end.")
 ]
@@ -171,7 +173,7 @@ class _LinePrinter(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(plain_text(record.getMessage()), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

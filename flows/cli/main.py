@@ -230,7 +230,9 @@ def _end_with_file_error(error: OSError, errors: Console) -> int:
 def _one_line(error: object) -> str:
     from rich.markup import escape
 
-    return escape(" ".join(str(error).split()))
+    from kernels_eval.plain_text import plain_text
+
+    return escape(" ".join(plain_text(str(error)).split()))
 
 
 if __name__ == "__main__":

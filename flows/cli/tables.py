@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.settings.plurals import counted
+from kernels_eval.plain_text import plain_text
 from tasks.evaluation.comparison import SHOWN_FIGURES, TOKENS_TITLE, tokens_text
 from tasks.pipeline.prefect_artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
@@ -156,7 +157,7 @@ def conversation_parts(conversation: Conversation) -> Iterator[RenderableType]:
 
 
 def _content(entry: ConversationEntry) -> RenderableType:
-    text = entry.text.strip("\n")
+    text = plain_text(entry.text).strip("\n")
     # Answers and problems are code, or Markdown with code; verdicts and notes are plain text.
     if entry.speaker in ("judge", "note"):
         return Text(text)

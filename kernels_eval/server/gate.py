@@ -12,6 +12,7 @@ Without a token the server listens on loopback alone, and `Host` must be a loopb
 import asyncio
 import contextlib
 import hmac
+import itertools
 import json
 import math
 from collections import Counter
@@ -34,6 +35,8 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 _LINGER_S = 5.0
 _SHORTEST_RETRY_S = 1
 _LONGEST_RETRY_S = 60
+_MOST_MISFITS = 50
+"""Wrong fields of a request that a refusal names."""
 _UNKNOWN_VERDICT_S = 0.1
 """Assumed duration of a verdict before there were any."""
 OPEN_PATHS = frozenset({"/health", "/docs"})
@@ -227,7 +230,7 @@ async def _on_invalid(_: Request, error: Exception) -> Response:
             msg=_printable(item["msg"]),
             type=item["type"],
         )
-        for item in error.errors()
+        for item in itertools.islice(error.errors(), _MOST_MISFITS)
     ]
     return _json(422, InvalidReply(detail=found))
 

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.pool.worker_status import WorkerReport
@@ -12,6 +13,8 @@ from kernels_eval.verdict import Verdict
 BackendName = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$", examples=["triton", "cuda"])]
 MAX_BATCH_ITEMS = 512
 _MAX_TRIALS = 32
+_MOST_UNKNOWN = 8
+"""Unknown fields of an object that a refusal names."""
 _EXAMPLE: JsonValue = {
     "problem_source": EXAMPLE_PROBLEM.lstrip(),
     "kernel_source": EXAMPLE_KERNEL.lstrip(),
@@ -26,7 +29,19 @@ _KERNELBENCH_EXAMPLE: JsonValue = {
 }
 
 
-class EvalSettings(FrozenModel):
+class _Request(FrozenModel):
+    """A part of a request. One with many fields too many is refused as a whole: naming each takes the server's time."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, value: Any) -> Any:
+        most = len(cls.model_fields) + _MOST_UNKNOWN
+        if isinstance(value, dict) and len(value) > most:  # pyright: ignore[reportUnknownArgumentType]
+            raise PydanticCustomError("too_many_fields", f"expected at most {most} fields, found {len(value)}")  # pyright: ignore
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+
+class EvalSettings(_Request):
     """Settings for this kernel alone; the server's own apply to fields left out."""
 
     targets: tuple[Annotated[str, Field(pattern=r"^(cuda:[0-9]{2,3}|hip:gfx[0-9a-f]+)$")], ...] | None = Field(
@@ -54,7 +69,7 @@ class EvalSettings(FrozenModel):
         return self.model_dump(exclude_none=True)
 
 
-class EvalRequest(FrozenModel):
+class EvalRequest(_Request):
     """One kernel to be judged."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
@@ -120,7 +135,7 @@ AnyEvalRequest = Annotated[
 ]
 
 
-class BatchRequest(FrozenModel):
+class BatchRequest(_Request):
     """Many kernels to be judged."""
 
     items: list[AnyEvalRequest] = Field(min_length=1, max_length=MAX_BATCH_ITEMS)

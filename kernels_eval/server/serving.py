@@ -11,8 +11,10 @@ import signal
 import socket
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
@@ -59,18 +61,26 @@ def serve(
     """Serve until SIGTERM or SIGINT. Calls `on_ready` with the address. Raises InputError if it cannot listen."""
     check_reach(config.host, token)
     with listening(config.host, config.port) as listener, Judge(judge_config) as judge:
-        serve_app(create_app(judge, config, token), listener, config.shutdown_s, judge.drain, on_ready)
+        serve_app(
+            create_app(judge, config, token), listener, config.shutdown_s, judge.drain, on_ready, config.body_timeout_s
+        )
 
 
 def serve_app(
-    app: App, listener: socket.socket, shutdown_s: float, on_stop: Callable[[], None], on_ready: Callable[[str], None]
+    app: App,
+    listener: socket.socket,
+    shutdown_s: float,
+    on_stop: Callable[[], None],
+    on_ready: Callable[[str], None],
+    headers_s: float = 30.0,
 ) -> None:
     """Serve an ASGI application until SIGTERM or SIGINT; calls `on_stop` on the event loop at each such signal.
 
-    Open connections have `shutdown_s` to end.
+    Open connections have `shutdown_s` to end. A client has `headers_s` for sending the head of a request.
     """
     settings = uvicorn.Config(
         app,
+        http=type("Protocol", (_TimedProtocol,), {"headers_s": headers_s}),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=max(1, round(shutdown_s)),
@@ -95,6 +105,50 @@ def listening(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise InputError(f"{host}:{port}: cannot be listened on: {error}") from error
     return listener
+
+
+_Connection: Any = AutoHTTPProtocol
+
+
+class _TimedProtocol(_Connection):
+    """Uvicorn's connection, closed if the head of a request does not arrive in time. Uvicorn waits without end."""
+
+    headers_s = 30.0
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; a client that begins another one has to complete its head."""
+        self._wait()
+        super().data_received(data)
+        if self._has_request():
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _has_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        if self._waiting is None and not self._has_request():
+            self._waiting = self.loop.call_later(self.headers_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if not self._has_request():
+            self.transport.abort()
 
 
 class _Server(uvicorn.Server):

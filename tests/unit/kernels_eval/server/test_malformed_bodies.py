@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,3 +93,25 @@ async def _send_all(judge: Judge, bodies: list[bytes]) -> None:
             assert all(0 < len(message) <= 1000 for message in messages), body[:200]
         assert (judge.running, judge.waiting) == (0, 0)
         assert (await client.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["settings", "body", "items"])
+def test_many_wrong_fields_are_refused_in_a_moment(place: str) -> None:
+    many = {f"field{number}": 1 for number in range(100_000)}
+    body: dict[str, Any] = {"settings": {**GOOD, "settings": many}, "body": GOOD | many, "items": {"items": [many]}}[
+        place
+    ]
+
+    async def refused() -> httpx.Response:
+        with Judge(JudgeConfig(workers=1)) as judge:
+            transport = httpx.ASGITransport(app=create_app(judge))
+            async with httpx.AsyncClient(transport=transport, base_url="http://judge") as client:
+                path, headers = "/eval/batch" if place == "items" else "/eval", {"content-type": "application/json"}
+                return await client.post(path, content=encoded(body), headers=headers)
+
+    began = time.process_time()
+    reply = asyncio.run(refused())
+    assert reply.status_code == 422
+    assert "fields, found 1000" in reply.text
+    assert len(reply.content) < 20_000
+    assert time.process_time() - began < 5

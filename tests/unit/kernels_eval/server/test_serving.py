@@ -1,13 +1,18 @@
 """Tokens, and who may reach the server without one."""
 
+import asyncio
+import contextlib
 import socket
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
-from kernels_eval.server.serving import check_reach, read_token, serve
+from kernels_eval.server.serving import check_reach, listening, read_token, serve, serve_app
 
 
 def test_where_the_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +56,48 @@ def test_others_do(host: str) -> None:
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="cannot be listened on"):
         serve(JudgeConfig(workers=1), ServerConfig(port=taken.getsockname()[1]), None)
+
+
+async def _plain(scope: Any, receive: Any, send: Any) -> None:
+    """Answer every request at once, as an application would."""
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if scope["path"] == "/slow":
+        await asyncio.sleep(1.0)
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_head_that_does_not_arrive_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", lambda *_: None)  # of the main thread alone
+    listener = listening("127.0.0.1", 0)
+    ready = threading.Event()
+    arguments = (_plain, listener, 1.0, lambda: None, lambda _: ready.set(), 0.4)
+    threading.Thread(target=serve_app, args=arguments, daemon=True).start()
+    assert ready.wait(20)
+
+    def seconds_open(*parts: bytes) -> float:
+        with socket.create_connection(listener.getsockname(), timeout=10) as client:
+            for part in parts:
+                client.sendall(part)
+            began = time.monotonic()
+            with contextlib.suppress(ConnectionResetError):
+                while client.recv(1000):
+                    pass
+            return time.monotonic() - began
+
+    whole = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    for parts in ((), (b"GET / HT",), (b"GET / HTTP/1.1\r\nHost: x\r\nX-A: ",)):
+        assert 0.2 < seconds_open(*parts) < 3.0
+    with socket.create_connection(listener.getsockname(), timeout=10) as client:
+        client.sendall(whole.replace(b" / ", b" /slow "))
+        assert b" 204 " in client.recv(1000), "a request that is whole may take its time"
+        client.sendall(b"GET /second")
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(1000):
+                pass
+        assert time.monotonic() - began < 3.0

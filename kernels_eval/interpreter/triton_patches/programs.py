@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import triton.language as tl
 
 from kernels_eval.interpreter.contention import count_atomics
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
-from kernels_eval.interpreter.triton_patches.names import language, upstream
+from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
@@ -79,7 +80,7 @@ class _Launch:
 
 
 _LAUNCH = _Launch()
-_AS_INTEGERS = {4: language.uint32, 8: language.uint64}
+_AS_INTEGERS = {4: tl.uint32, 8: tl.uint64}
 """Integer types by their bytes."""
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kernels_eval.cost.launch import Launch, Operation
+from kernels_eval.cost.launch import SECTOR_ELEMENTS, Launch, Operation
 
 _COUNTS = (
     "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "most_accesses",
-    "most_reductions", "contention", "largest_index", "asked_bytes",
+    "most_reductions", "contention", "same_address", "largest_index",
+    "asked_bytes",
 )  # fmt: skip
 _TRAFFIC = (*_COUNTS[1:], "lane_bytes", "busy_share", "operations", "is_copy")
 
@@ -37,6 +38,8 @@ def extrapolate(
 
     def combined(first: Launch, second: Launch, share: float) -> Launch:
         counts = {name: at(getattr(first, name), getattr(second, name)) / share for name in _COUNTS}
+        # A few rows fill a sector in part: the more there are, until it is full, the more meet there.
+        counts["contention"] = min(counts["contention"], SECTOR_ELEMENTS * counts["same_address"])
         operations = _merged(first.operations, second.operations, lambda before, after: at(before, after) / share)
         shared = {"operations": operations, "is_copy": first.is_copy and second.is_copy, "grid": None}
         return second.model_copy(update={**counts, **shared})
@@ -91,7 +94,7 @@ def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     programs = true.programs / counted.programs if counted.programs else rows
     given_bytes = min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
     made = (counted.dram_bytes - counted.given_bytes) * rows
-    growing = ("written_bytes", "again_bytes", "contention", "largest_index", "asked_bytes")
+    growing = ("written_bytes", "again_bytes", "contention", "same_address", "largest_index", "asked_bytes")
     counts = {name: getattr(counted, name) * rows for name in growing}
     return counted.model_copy(
         update={

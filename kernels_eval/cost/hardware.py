@@ -45,7 +45,7 @@ class Hardware:
     made_bytes_per_s: float = 100e6
     """Rate at which host code makes and uploads them: 40 ns for a float32."""
     atomic_s: float = 1.76e-9
-    """Time between two atomics on one address, or of two warps on one cache line."""
+    """Time between two atomics on one address, or of two warps on one sector."""
     spill_factor: float = 1.4
     """Times that each spilled byte is written or read."""
     memory_share: float = 0.36

@@ -30,6 +30,8 @@ of matrix products by the type of their operands. `access`, `reduction`: loads, 
 each of which waits.
 """
 
+SECTOR_ELEMENTS = 8
+"""Elements whose atomics meet. Bytes would fill at another number of rows for each type, and rows are reduced."""
 HostWait = Literal["read", "synchronise", "upload"]
 """What the device waits for: a value that host code reads, a synchronisation, an upload of what host code made."""
 
@@ -77,7 +79,9 @@ class Launch(FrozenModel):
     lane_bytes: Count = 0
     """Bytes that all lanes of one program would have asked for, on average."""
     contention: Count = 0
-    """Atomics that follow one another on the cache line with the most (kernels_eval.interpreter.contention)."""
+    """Atomics that follow one another on the sector with the most, in rounds (kernels_eval.interpreter.contention)."""
+    same_address: Count = 0
+    """Lanes of atomics on the address with the most."""
     largest_index: Count = 0
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     is_copy: bool = False

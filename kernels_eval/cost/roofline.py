@@ -116,7 +116,7 @@ def _slowdown(warps: float, busy_warps: float) -> float:
 def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:
     """Return the longest program's life, or those of all programs, so many at a time, if that is longer.
 
-    Atomics on the busiest cache line follow one another, whatever the programs do meanwhile.
+    Atomics on the busiest sector follow one another, whatever the programs do meanwhile.
     """
     accesses, reductions = launch.operations.get("access", 0.0), launch.operations.get("reduction", 0.0)
     waits = hardware.access_s * accesses + hardware.reduction_s * reductions

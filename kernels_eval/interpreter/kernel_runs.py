@@ -86,6 +86,7 @@ class KernelRuns:
             self._interpret(function, arguments, launch, constants)
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
+        contention, same_address = most_contended()
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
@@ -93,7 +94,8 @@ class KernelRuns:
             busy_share=OPERATION_LOG.busy_share,
             most_accesses=OPERATION_LOG.most_accesses,
             most_reductions=OPERATION_LOG.most_reductions,
-            contention=most_contended(),
+            contention=contention,
+            same_address=same_address,
             largest_index=OPERATION_LOG.largest_index,
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,

@@ -99,8 +99,10 @@ class Region:
     """Sectors read in this launch."""
     written: Flags | None = None
     """Sectors written in this launch."""
-    atomics: Any = None
-    """Atomics of this launch that followed one another, by cache line (kernels_eval.interpreter.contention)."""
+    atomics: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Atomics of this launch that followed one another, by sector (kernels_eval.interpreter.contention)."""
+    lanes: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Lanes of them, by element."""
 
 
 @dataclass

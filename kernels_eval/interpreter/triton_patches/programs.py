@@ -102,7 +102,7 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 
 def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any]) -> Any:
     """Carry out an atomic. One on a single address orders programs, as far as its semantics say."""
-    count_atomics(ptr.data, mask)
+    count_atomics(ptr.data, mask, max(1, ptr.get_element_ty().primitive_bitwidth // 8))
     if ptr.data.size != 1 or (mask is not None and not mask.all()):
         record_access(ptr, mask, reads=True, writes=True)
         return update()

@@ -66,3 +66,13 @@ def test_one_run_of_a_kernel_in_proportion_says_what_two_say() -> None:
     (two,) = extrapolate([run(8)], [run(16)], 8, 16, 400, [run(400)], [1600])
     (one,) = extend([run(16)], 16, 400, [run(400)], [1600])
     assert one == two == run(400)
+
+
+def test_rows_that_fill_a_sector_do_not_meet_for_ever() -> None:
+    """Each row has an address of its own: four rows meet in a sector of eight, and no more than eight ever do."""
+    small, large = (Launch(kernel="k", programs=m, contention=32.0 * m, same_address=32.0) for m in (2, 4))
+    (own,) = extrapolate([small], [large], 2, 4, 4096)
+    assert own.contention == 8 * 32.0
+    small, large = (Launch(kernel="k", programs=m, contention=32.0 * m, same_address=32.0 * m) for m in (2, 4))
+    (shared,) = extrapolate([small], [large], 2, 4, 4096)
+    assert shared.contention == 32.0 * 4096

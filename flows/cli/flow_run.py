@@ -87,7 +87,8 @@ def run_flow(
         done_s = sum(timing.seconds for timing in state.timings.values())
         console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
 
-    from flows.run.run import check_not_open, listener, on_sigterm, refresh, startup_s
+    from flows.run.lock import check_not_open
+    from flows.run.run import listener, on_sigterm, refresh, startup_s
     from flows.services.prefect_server import prefect_server
     from flows.services.server_access import AUTH
 

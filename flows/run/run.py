@@ -11,7 +11,6 @@ runs/<run_id>/config.yaml      the resolved configuration
 runs/latest                    link to the newest run
 """
 
-import fcntl
 import logging
 import os
 import signal
@@ -22,14 +21,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from prefect.logging import get_run_logger
-from prefect.runtime import deployment
 from prefect.settings import PREFECT_API_URL
 from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
+from flows.run.lock import locked
 from flows.run.prefect_ui import LogListener, tag_flow_run
 from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
 from flows.services.gpu_load import GpuLoad
@@ -38,7 +37,6 @@ from flows.services.ray_cluster import RayCluster
 from flows.services.server_events import events_kept
 from flows.settings.configuration import LATEST, RunConfig, save_configuration
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InputError
 from kernels_eval.frozen import normalised
 from tasks.pipeline.artifact_queue import artifacts_sent
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
@@ -59,10 +57,6 @@ startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
 
 on_sigterm: ContextVar[SignalHandler] = ContextVar("on_sigterm", default=None)
 """Handler of SIGTERM while a run is open, set by the command line. None: Prefect's, which a worker's runs need."""
-
-LOCK = ".lock"
-LOCK_POLL_S = 2.0
-"""Seconds between two attempts of a queued run."""
 
 
 @dataclass
@@ -207,7 +201,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     began = time.monotonic() - startup_s.get()
     tag_flow_run(config)
     with (
-        _locked(run_dir),
+        locked(run_dir),
         _sigterm_handled(on_sigterm.get()),
         _logged_to(run_dir / "log.txt"),
         events_kept(PREFECT_API_URL.value()),
@@ -271,32 +265,6 @@ def link_to(link: Path, target: Path) -> None:
 
 
 @contextmanager
-def _locked(run_dir: Path) -> Generator[None]:
-    """Hold the run's lock; the kernel releases it when this process ends for any reason."""
-    with (run_dir / LOCK).open("a") as file:
-        if not _try_lock(file):
-            if deployment.id is None:
-                raise _open_elsewhere(run_dir)
-            get_run_logger().info("waiting for %s: this run is going on in another process", run_dir.name)
-            while not _try_lock(file):
-                time.sleep(LOCK_POLL_S)
-        yield
-
-
-def check_not_open(run_dir: Path) -> None:
-    """Raise InputError if another process has this run open; before anything is started for it."""
-    lock = run_dir / LOCK
-    if lock.exists():
-        with lock.open("a") as file:
-            if not _try_lock(file):
-                raise _open_elsewhere(run_dir)
-
-
-def _open_elsewhere(run_dir: Path) -> InputError:
-    return InputError(f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run")
-
-
-@contextmanager
 def _sigterm_handled(handler: SignalHandler) -> Generator[None]:
     """Use this handler instead of the one that Prefect has set for the flow; None: leave Prefect's."""
     if handler is None:
@@ -307,14 +275,6 @@ def _sigterm_handled(handler: SignalHandler) -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager

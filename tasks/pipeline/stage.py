@@ -286,22 +286,15 @@ def stage_task(
 
 
 def check_refresh(entries: Iterable[str], iterations: int | None = None) -> None:
-    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`).
-
-    iterations: number of iterations that the run has, if that is known.
-    """
+    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`, of that many iterations)."""
     numbered = (re.escape(label).replace(r"\{iteration\}", r"(\d+)") for label in _DECLARED.values())
     labels = [re.sub(r"\\\{.*?\\\}", ".*", label) for label in numbered]
     for entry in entries:
-        if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE):
-            continue
         matches = [match for label in labels if (match := re.fullmatch(label, entry))]
-        numbers = [int(number) for match in matches for number in match.groups()]
-        if iterations is not None and any(number >= iterations for number in numbers):
+        if iterations is not None and any(int(number) >= iterations for match in matches for number in match.groups()):
             raise InputError(f"--refresh {entry}: expected an iteration from 0 to {iterations - 1}")
-        if matches:
+        if matches or entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE):
             continue
         known = [*STAGE_NAMES, REPORT_STAGE]
-        close = difflib.get_close_matches(entry, known, n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
+        meant = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(entry, known, n=1))
         raise InputError(f"--refresh {entry}: no such stage{meant}; there are {', '.join(known)}")

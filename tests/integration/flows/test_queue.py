@@ -16,7 +16,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Suspended
 from signed import signed
 
-from flows.run import run as run_module
+from flows.run import lock as lock_module
 from flows.run.prefect_ui import SUSPENDED_EVENT, announced_suspension
 from flows.run.run import open_run
 from flows.services.deployments import FLOWS, WORK_POOL, deploy, schedule_of
@@ -39,7 +39,7 @@ def configured(server: PrefectServer) -> Iterator[PrefectServer]:
 def test_a_run_of_a_deployment_waits_for_its_folder(
     configured: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_module, "LOCK_POLL_S", 0.05)
+    monkeypatch.setattr(lock_module, "LOCK_POLL_S", 0.05)
     config = RunConfig(name="queued", runs_dir=str(tmp_path))
     (tmp_path / config.run_id).mkdir()
     events: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.run.run import LOCK, check_not_open
+from flows.run.lock import LOCK, check_not_open
 from kernels_eval.errors import InputError
 
 

@@ -286,7 +286,7 @@ def stage_task(
 
 
 def check_refresh(entries: Iterable[str], iterations: int | None = None) -> None:
-    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`, of that many iterations)."""
+    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`), of `iterations`."""
     numbered = (re.escape(label).replace(r"\{iteration\}", r"(\d+)") for label in _DECLARED.values())
     labels = [re.sub(r"\\\{.*?\\\}", ".*", label) for label in numbered]
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Who may use the Prefect server that we start: those who read its auth string; no web page of another site."""
+"""Access to the Prefect server that we start: for those who read its auth string, and for no web page of another site."""
 
 import os
 import stat

@@ -208,7 +208,7 @@ return out
 SPINNING_INIT = "self.side, self.done = torch.cuda.Stream(), None\nself.some = torch.zeros(2, device='cuda')"
 EARLY = """
 import sys
-rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
 launch = rounds._launch
 def early(self, gate):
     self._make_timed_calls(range(len(self._calls)))
@@ -221,7 +221,7 @@ rounds._launch = early
 """
 OPENED = """
 import sys
-rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
 def opened(self, gate):
     groups = self._header["groups"]
     gate.close(self._header["held"])
@@ -235,7 +235,7 @@ rounds._launch = opened
 """
 TOLD_EARLY = """
 import sys
-rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
 take = rounds._take_outputs
 SIDE, HOST, BIG = torch.cuda.Stream(), None, None
 def taken(self, call, result, learns):

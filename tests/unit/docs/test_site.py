@@ -23,7 +23,6 @@ LOADED = re.compile(
 IN_STYLES = re.compile(r"(?:url\(\s*[\"']?|@import\s+[\"'])(?:https?:)?//[^)\s;]*", re.IGNORECASE)
 DRAWN_BY_OTHERS = re.compile(r"class=[\"']?mermaid\b|data-md-component=[\"']?source\b")
 """Files that Material's script asks other hosts for: Mermaid's library, and figures of a repository."""
-FIGURE = re.compile(r"[+−]\d+\.\d+ \[[^\]]+\]")
 
 
 def build(python: str, site: Path) -> None:
@@ -98,14 +97,3 @@ def test_the_extra_docs_alone_builds_the_site(tmp_path: Path):
 def test_what_the_packages_are_is_pinned():
     pins = (ROOT / "deployments" / "constraints.txt").read_text(encoding="utf-8")
     assert all(f"\n{name}==" in pins for name in ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python"))
-
-
-def test_figures_of_the_landing_page_are_those_of_the_results():
-    results = (DOCS / "results.md").read_text(encoding="utf-8")
-    figures = FIGURE.findall((DOCS / "index.md").read_text(encoding="utf-8"))
-    assert len(figures) >= 8
-    assert not [figure for figure in figures if figure not in results]
-    rows = re.findall(r"^\| ([012]) (\|.*)$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(rows) == 3
-    for seed, cells in rows:
-        assert f"| {seed} {cells}" in results

@@ -1,4 +1,4 @@
-"""The README's blocks of commands, each pasted into one shell of a copy of the checkout, as a reader would."""
+"""The first commands of README and quick start, pasted into one shell of a copy of the checkout, as a reader would."""
 
 import os
 import re
@@ -24,7 +24,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 WAIT_S = 900.0
 """Only a hang takes longer."""
 MARK = "KERNELMILL_README_TEST"
-BLOCKS = pasted_blocks(ROOT / "README.md")
+README = ROOT / "README.md"
+QUICK_START = pasted_blocks(ROOT / "docs" / "quick-start.md")
+(STEPS,) = [block for block in QUICK_START if "kernelmill init" in block]
+(SCHEDULED,) = [block for block in QUICK_START if "prefect server start" in block]
 FAILED = "A COMMAND FAILED"
 
 
@@ -102,13 +105,24 @@ def refusing(tmp_path: Path) -> Iterator[Shell]:
     yield from shell_in(tmp_path / "kernelmill", {"problems": {"source": "jsonl", "path": "/nowhere.jsonl"}})
 
 
-def test_the_blocks_are_found():
-    assert [block.split("\n")[-2].split(" ")[0] for block in BLOCKS] == ["make", "kernelmill", "prefect"]
+@pytest.mark.long
+def test_the_first_command_says_what_the_readme_shows():
+    """Without a GPU, that is; on one the speed is measured."""
+    text = README.read_text(encoding="utf-8")
+    command = re.search(r"^    \.venv/bin/kernelmill (score tests/\S+)", text, re.MULTILINE)
+    shown = re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert command is not None
+    assert shown is not None
+    words = [sys.executable, "-m", "flows.cli.main", *command[1].split()]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == shown[1].strip()
 
 
 @pytest.mark.slow
 def test_the_steps_work_as_a_paste(small: Shell):
-    said = small.paste("source .venv/bin/activate\nkernelmill train\n" + BLOCKS[1])
+    said = small.paste("source .venv/bin/activate\nkernelmill train\n" + STEPS)
     assert FAILED not in said, said
     assert "Traceback" not in said, said
 
@@ -125,7 +139,7 @@ def test_the_page_about_python_runs_as_a_program(small: Shell):
 
 @pytest.mark.long
 def test_scheduled_operation_works_as_a_paste(refusing: Shell):
-    said = refusing.paste(BLOCKS[2])
+    said = refusing.paste(SCHEDULED)
     assert FAILED not in said, said
     assert "Traceback" not in said, said
     api = f"http://127.0.0.1:{refusing.port}/api"

@@ -3,11 +3,11 @@
     python tools/results_table.py            # writes the tables
     python tools/results_table.py --check    # exits with 1 if a page differs from the records
 
-A record is a JSON file, `DATE-NUMBER.json`, whose name gives its order: `date`, `title`, `hardware`, `speeds`
-(`measured` or `estimated`), `command` (optional), `figures`, and `body`, which is prose, tables (`columns`, `rows`) and
-code. A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not reported), and `change`: the change with
-the ends of its 95 % interval, paired by problem. `above_more_sft` (optional) has the same three numbers for the change
-above more SFT. A table shows the newest figure of each setting and metric.
+A record is a JSON file, `DATE-NUMBER.json`, whose name gives its order. It has `date`, `title`, `hardware`, `speeds`
+(`measured` or `estimated`), `command` (optional), `figures`, and `body`: prose, tables (`columns`, `rows`) and code.
+A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not reported), and `change`. That is the change
+with the ends of its 95 % interval, paired by problem. `above_more_sft` (optional) has the same three numbers for the
+change above more SFT. A table shows the newest figure of each setting and metric.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Dependency graph of a resolution: which packages a bundle holds, for the target's Python instead of the one here.
+"""Dependency graph of a resolution. It names the packages of a bundle for the target's Python, not for the one here.
 
 pip evaluates the markers of requirements (`python_version < "3.12"`) for the Python that runs it, whatever version is
 asked for. So the graph is walked again with the target's markers: what is not reached is dropped, what is missing is

@@ -28,7 +28,7 @@ MISSING_PARTS = 3
 SGLANG = "sglang"
 """Folder in the environment that only SGLang's server sees."""
 _STATE = "airgap"
-"""Folder in the environment: which files are installed, and pieces of files that are not complete yet."""
+"""Folder in the environment that lists the installed files and holds pieces of incomplete ones."""
 _LAUNCHER = """#!{python}
 import sys
 from {module} import {attribute}

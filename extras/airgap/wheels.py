@@ -21,7 +21,7 @@ from kernels_eval.errors import InputError
 Say = Callable[[str], None]
 EXTRA = "train"
 _CHUNK = 12
-"""Wheels that one call of pip downloads: what is there stays if a later call fails."""
+"""Wheels that one call of pip downloads. They stay if a later call fails."""
 _MOST_ROUNDS = 8
 _WITHOUT_OPS = {"DS_BUILD_OPS": "0", "BUILD_OPS": "0"}
 """DeepSpeed compiles its operators where they are first used, with the compiler of that machine."""

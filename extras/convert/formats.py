@@ -1,4 +1,4 @@
-"""Interfaces of a conversion: what every format of checkpoint offers for reading and for writing."""
+"""Interfaces that every format of checkpoint offers a conversion, for reading and for writing."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Names of weights in Megatron checkpoints: which weight a stored name belongs to, and which part of it."""
+"""Names of weights in Megatron checkpoints, and the weight and part of it that each stands for."""
 
 import re
 from dataclasses import dataclass

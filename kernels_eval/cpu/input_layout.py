@@ -1,4 +1,4 @@
-"""CPU worker: where the inputs of a call lie in the memory that the interpreter process shares."""
+"""CPU worker: places of a call's inputs in the memory that the interpreter process shares."""
 
 from typing import Any
 

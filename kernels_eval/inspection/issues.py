@@ -1,4 +1,4 @@
-"""Issues of a correct kernel: what keeps it from the device's best, each with the figure that shows it and a remedy.
+"""Issues that keep a correct kernel from the device's best, each with the figure that shows it and a remedy.
 
 Rules over figures (kernels_eval.inspection.figures); no rule looks at the source. A launch that takes less than a tenth
 of the call has no issues of its own.

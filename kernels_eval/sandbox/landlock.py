@@ -1,4 +1,4 @@
-"""Landlock filter for candidates: which files they may open. Python's own to read; to write only what the caller names.
+"""Landlock filter for candidates. They may read Python's own files, and write only files that the caller names.
 
 Landlock is Linux's sandbox for unprivileged processes (5.13 and later). A path that is not named here cannot be
 opened: files of a run or of the user, the judge's scratch folder, `/proc` of other processes. Newer kernels also cut

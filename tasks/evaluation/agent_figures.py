@@ -1,4 +1,4 @@
-"""Figures of the agents of a conversation: what each wrote, what it added, and whether its stops were right.
+"""Figures of the agents of a conversation: their kernels, the reward that each adds, and how often a stop was right.
 
 Computed from turns; for each role `turns`, and as shares or means
 

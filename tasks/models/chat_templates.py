@@ -1,4 +1,4 @@
-"""Messages, and families of chat templates: how each family writes a message, which decides which text is trained.
+"""Messages, and families of chat templates. A family's form of a message decides which text is trained.
 
 A family states, piece by piece, the text that its templates write. `conversation_pieces` refuses a conversation whose
 rendered text does not end in exactly these pieces. Text that the template writes before the first message (a

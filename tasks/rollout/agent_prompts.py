@@ -1,4 +1,4 @@
-"""Prompts of agents: what each is shown (`AgentConfig.shown`), and the answer with which one stops.
+"""Prompts of agents (`AgentConfig.shown`), and the answer with which an agent stops.
 
 SFT writes its conversations with the same functions. An agent that is shown a kernel gets a conversation of its own,
 anew on each of its turns: the problem, the best kernel so far, the judge's feedback on it and its issues.

@@ -159,7 +159,7 @@ def packed_attention(
 
 @dataclass(frozen=True)
 class _Spans:
-    """Queries and keys of each segment: where they begin, and T; upper bounds of their numbers.
+    """First query and key of each segment, and T; upper bounds of their numbers.
 
     A segment's last query sees all of its keys, the one before all but the last.
     """

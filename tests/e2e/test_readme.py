@@ -139,13 +139,18 @@ def test_the_page_about_python_runs_as_a_program(small: Shell):
 
 @pytest.mark.long
 def test_scheduled_operation_works_as_a_paste(refusing: Shell):
-    said = refusing.paste(SCHEDULED)
+    drawn = "$(openssl rand -hex 24)"
+    assert drawn in SCHEDULED
+    said = refusing.paste(SCHEDULED.replace(drawn, "known-here"))
+    account = ("operator", "known-here")
+    refused = httpx.post(f"http://127.0.0.1:{refusing.port}/api/flow_runs/filter", json={}, timeout=60)
+    assert refused.status_code == 401
     assert FAILED not in said, said
     assert "Traceback" not in said, said
     api = f"http://127.0.0.1:{refusing.port}/api"
     deadline = time.monotonic() + WAIT_S
     while True:  # the worker starts both runs, one after the other, and their flow refuses them
-        runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=60).json()
+        runs = httpx.post(f"{api}/flow_runs/filter", json={}, auth=account, timeout=60).json()
         created = [run for run in runs if not run["auto_scheduled"]]
         if len(created) == 2 and all(run["state"]["type"] == "FAILED" for run in created):
             break
@@ -153,5 +158,5 @@ def test_scheduled_operation_works_as_a_paste(refusing: Shell):
         time.sleep(1)
     assert all("/nowhere.jsonl" in run["state"]["message"] for run in created)
     assert sorted(run["parameters"]["overrides"] for run in created) == [[], ["seed=1"]]
-    automations = httpx.post(f"{api}/automations/filter", json={}, timeout=60).json()
+    automations = httpx.post(f"{api}/automations/filter", json={}, auth=account, timeout=60).json()
     assert [automation["name"] for automation in automations] == ["kernelmill runs that vanish"]

@@ -29,7 +29,7 @@ class Proof:
     """Results so far: `sglang.json` in the folder, written after every part."""
 
     def __init__(self, out: Path, budget_s: float, patience: float = 1.0) -> None:
-        """`patience`: what the parts' limits are multiplied by: a processor is no GPU."""
+        """`patience`: factor of the parts' limits, since a processor is slower than a GPU."""
         self._out = out
         self._patience = patience
         self._started = time.monotonic()

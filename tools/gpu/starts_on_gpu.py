@@ -1,4 +1,4 @@
-"""Starts of candidates' processes on a GPU: which step takes how long, and how many a minute the device allows.
+"""Starts of candidates' processes on a GPU: seconds of each step, and starts that the device allows a minute.
 
     python3 tools/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15] [--all-gpus]
 

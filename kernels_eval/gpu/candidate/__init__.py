@@ -1,1 +1,1 @@
-"""The candidate's process: what runs in it, its limits, and the judge's side of the session with it."""
+"""The candidate's process: its program, its limits, and the judge's side of the session with it."""

@@ -1,4 +1,4 @@
-"""Phases of a verdict on a GPU: how many seconds passed in which, by the worker's clock. No part of the verdict."""
+"""Phases of a verdict on a GPU, with their seconds by the worker's clock. They are no part of the verdict."""
 
 import contextlib
 import time

@@ -172,7 +172,7 @@ def _heldout_points(summary: Mapping[str, Any], name: str) -> list[charts.Point]
 
 
 def _turn_charts(policies: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return correctness and reward by turn: what would count if episodes ended after that turn."""
+    """Return correctness and reward by turn, as if episodes ended after that turn."""
 
     def bars(name: str) -> list[tuple[str, list[charts.Bar]]]:
         groups: list[tuple[str, list[charts.Bar]]] = []

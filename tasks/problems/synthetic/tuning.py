@@ -1,4 +1,4 @@
-"""Launch parameters of generated kernels: what an autotuner would try. Which one is fastest depends on the shape.
+"""Launch parameters of generated kernels that an autotuner would try. The shape decides which one is fastest.
 
 The tile of a program is `rows` x `columns`. The number of elements a thread holds decides most: few hide no latency,
 many spill. A matrix product also has a depth of its inner loop and a number of pipeline stages.

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 import results_table as table
+
+ROOT = table.ROOT
 
 
 def record(folder: Path, name: str, change: list[float], **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Styles of CUDA C++ kernels: how work is given to threads, and where a row's elements are kept."""
+"""Styles of CUDA C++ kernels. They differ in how threads share work and in where they keep a row's elements."""
 
 from enum import StrEnum
 

@@ -77,7 +77,7 @@ class Prefilled:
     cache: Cache
     """Keys and values; owned by the batch that begins with them."""
     valid: Tensor
-    """(G, P) bool: which positions are no padding."""
+    """(G, P) bool: true for positions that are no padding."""
     logits: Tensor
     """(G, V): after each prompt's last token."""
 

@@ -1,4 +1,4 @@
-"""SGLang on this machine: where it is, and the flags and environment that suit it and the GPU.
+"""SGLang on this machine: its place, and the flags and environment that suit it and the GPU.
 
 Runs where a server runs. SGLang has dependencies of its own: it lies in an environment of its own (a folder with
 `bin/python`), or in a folder of packages that only the server's process sees (a folder with `sglang/`).

@@ -82,7 +82,7 @@ class Pool:
     """The servers of an engine. Use from one event loop."""
 
     def __init__(self, members: Sequence[Member], patience_s: float) -> None:
-        """`patience_s`: how long a request waits if no server is up."""
+        """`patience_s`: seconds that a request waits if no server is up."""
         self.members = tuple(members)
         self._patience_s = patience_s
         self._affinity: dict[str, Member] = {}

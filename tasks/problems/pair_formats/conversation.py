@@ -1,4 +1,4 @@
-"""Pairs from conversations: what a user asks and what a model answers, as a chat or as prompt and completion.
+"""Pairs of question and answer from conversations, as a chat or as prompt and completion.
 
 The problem is the last one that a user's message holds: as it is, in a fenced block, or behind words. The kernel to
 imitate is the one in the last answer that has one, read as in rollouts (tasks.answers): words and reasoning around it

@@ -56,3 +56,15 @@ def test_forms_for_issues_ask_for_something():
     for path in forms:
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert any(field["validations"]["required"] for field in form["body"] if "validations" in field)
+
+
+def test_badges_say_what_the_package_says():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    low, high = map(int, re.findall(r"3\.(\d+)", project["requires-python"]))
+    badges = {
+        name: (ROOT / "docs" / "assets" / f"{name}.svg").read_text(encoding="utf-8") for name in ("python", "license")
+    }
+    assert f">3.{low} – 3.{high - 1}<" in badges["python"]
+    assert f">{project['license']}<" in badges["license"]
+    shown = re.findall(r"docs/assets/(\w+)\.svg", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(shown) == set(badges)

@@ -1,4 +1,4 @@
-"""Calibration of the machine, as the factor by which the interpreter's kind of work is slower here than on a usual core.
+"""Calibration of the machine: the factor by which the interpreter's kind of work is slower than on a usual core.
 
 Limits on a candidate's time are multiplied by it. CPU time is measured: other work on the machine does not count, but
 what makes each second of it worth less does (a slow core, a busy sibling thread, a cache that others fill).

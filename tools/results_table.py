@@ -25,7 +25,6 @@ README_SETTINGS = (
     "local, seed 0", "local, seed 1", "local, seed 2", "one-gpu, seed 1", "agents-gpu",
     "SmolLM2-135M on KernelBench level 1",
 )  # fmt: skip
-README_METRIC = METRICS[0]
 BEGIN, END = "<!-- made by tools/results_table.py -->", "<!-- end of what is made -->"
 
 
@@ -87,17 +86,20 @@ def results_table(figures: list[Figure]) -> str:
 
 
 def readme_table(figures: list[Figure]) -> str:
-    """Return a row for each of README_SETTINGS that has a record."""
+    """Return a row for each of README_SETTINGS that has a record: its first metric, named unless it is the usual one."""
     rows = ["| setting | hardware, speeds | before | after | interval of change | gain |", "|---|---|---|---|---|---|"]
     last = newest(figures)
-    for figure in (last[name, README_METRIC] for name in README_SETTINGS if (name, README_METRIC) in last):
-        low, high = map(_signed, figure.change[1:])
-        cells = (
-            f"`{figure.setting}`" if "," not in figure.setting and " " not in figure.setting else figure.setting,
-            f"{figure.hardware}, {figure.speeds}", _number(figure.before), _number(figure.after), f"[{low}, {high}]",
-            figure.gain,
-        )  # fmt: skip
-        rows.append(f"| {' | '.join(cells)} |")
+    for setting in README_SETTINGS:
+        found = [last[setting, metric] for metric in METRICS if (setting, metric) in last]
+        if found:
+            figure = found[0]
+            low, high = map(_signed, figure.change[1:])
+            cells = (
+                setting if figure.metric == METRICS[0] else f"{setting}: {figure.metric}",
+                f"{figure.hardware}, {figure.speeds}", _number(figure.before), _number(figure.after),
+                f"[{low}, {high}]", figure.gain,
+            )  # fmt: skip
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

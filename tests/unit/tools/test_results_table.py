@@ -14,8 +14,8 @@ import results_table as table
 ROOT = table.ROOT
 
 
-def record(folder: Path, name: str, change: list[float], **more: Any) -> None:
-    figure = {"setting": "local, seed 0", "problems": 8, "metric": "mean return, greedy", "before": 1.0, "after": 1.25}
+def record(folder: Path, name: str, change: list[float], metric: str = "mean return, greedy", **more: Any) -> None:
+    figure = {"setting": "local, seed 0", "problems": 8, "metric": metric, "before": 1.0, "after": 1.25}
     content = {
         "date": name[:10], "title": "t", "hardware": "2 CPU cores", "speeds": "estimated", "body": [],
         "figures": [{**figure, "change": change}], **more,
@@ -47,6 +47,13 @@ def test_the_newest_record_is_shown_and_the_tenth_of_a_day_is_newer_than_the_nin
 def test_the_word_follows_the_interval(tmp_path: Path, change: list[float], gain: str):
     record(tmp_path, "2026-11-25-1", change)
     assert table.readme_table(table.read(tmp_path)).splitlines()[-1].endswith(f"| {gain} |")
+
+
+def test_a_setting_without_the_readmes_metric_shows_its_own_by_name(tmp_path: Path):
+    record(tmp_path, "2026-11-25-1", [0.3, 0.2, 0.5], metric="correct, greedy")
+    assert "| local, seed 0: correct, greedy |" in table.readme_table(table.read(tmp_path))
+    record(tmp_path, "2026-11-25-2", [0.3, 0.2, 0.5])
+    assert "| local, seed 0 |" in table.readme_table(table.read(tmp_path))
 
 
 @pytest.mark.parametrize(

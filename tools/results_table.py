@@ -86,7 +86,7 @@ def results_table(figures: list[Figure]) -> str:
 
 
 def readme_table(figures: list[Figure]) -> str:
-    """Return a row for each of README_SETTINGS that has a record: its first metric, named unless it is the usual one."""
+    """Return a row for each of README_SETTINGS that has a record. A metric other than the usual one is named."""
     rows = ["| setting | hardware, speeds | before | after | interval of change | gain |", "|---|---|---|---|---|---|"]
     last = newest(figures)
     for setting in README_SETTINGS:

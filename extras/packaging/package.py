@@ -21,9 +21,10 @@ from extras.packaging.inputs import PackageInputs
 from extras.packaging.policy_files import copy_policy
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.digests import DIGEST_CHARACTERS, sha256_of
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.json_file import read_json_object
-from tasks.pipeline.store import DIGEST_CHARACTERS, MANIFEST, publish, read_manifest, sha256_of
+from tasks.pipeline.store import MANIFEST, publish, read_manifest
 from tasks.rollout.prompts import prompt_messages
 
 PACKAGE_FILE = "package.json"

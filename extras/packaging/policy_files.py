@@ -5,8 +5,9 @@ from pathlib import Path
 
 from kernels_eval.errors import InputError
 from tasks.agents.team import TEAM_FILE, is_team, members_of, write_team_file
+from tasks.pipeline.digests import DIGEST_CHARACTERS, sha256_of
 from tasks.pipeline.references import CheckpointRef
-from tasks.pipeline.store import DIGEST_CHARACTERS, read_manifest, sha256_of
+from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.training.retention import ROWS_FILE
 

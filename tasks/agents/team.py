@@ -16,8 +16,9 @@ import polars as pl
 
 from kernels_eval.errors import InputError
 from tasks.agents.config import SOLVER
+from tasks.pipeline.digests import file_digest
 from tasks.pipeline.references import CheckpointRef
-from tasks.pipeline.store import PARTS, digest_of, file_digest, measured, publish, published_digest, write_atomically
+from tasks.pipeline.store import PARTS, digest_of, measured, publish, published_digest, write_atomically
 from tasks.pipeline.tables import METRICS_FILE
 
 TEAM_FILE = "agents.json"

@@ -1,4 +1,4 @@
-"""Errors of the file system that safetensors reports as errors of its own."""
+"""Errors of the file system that safetensors reports as errors of its own, and those that name no file."""
 
 import os
 import re
@@ -11,9 +11,16 @@ from safetensors import SafetensorError
 
 @contextmanager
 def disk_errors(folder: Path) -> Generator[None]:
-    """Raise the OSError that safetensors met while it wrote into `folder`; its text ends in `(os error 28)`."""
+    """Raise the OSError that safetensors met while it wrote into `folder`; its text ends in `(os error 28)`.
+
+    An OSError of a file's own write gets the folder's name.
+    """
     try:
         yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(folder)
+        raise
     except SafetensorError as error:
         found = re.search(r"\(os error (\d+)\)", str(error))
         if found is None:

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen
 from kernels_eval.errors import InputError, first_line
 from tasks.models.config import ModelConfig, expert_count
 from tasks.models.disk_errors import disk_errors
+from tasks.models.weight_files import hashed_weight_files
 from tasks.pipeline.json_file import read_json_object
 
 _SHAPE_FIELDS = (
@@ -107,10 +108,11 @@ def save_policy(
 ) -> None:
     """Write the model (safetensors) and its tokenizer, if any, into one folder that `AutoModelForCausalLM` loads.
 
-    `state`: weights to write instead of the model's own. Raises OSError if the disk is full.
+    `state`: weights to write instead of the model's own. They are hashed meanwhile (tasks.pipeline.digests). Raises
+    OSError if the disk is full.
     """
     path.mkdir(parents=True, exist_ok=True)
-    with disk_errors(path):
+    with disk_errors(path), hashed_weight_files():
         model.save_pretrained(str(path), state_dict=state)
         if tokenizer is not None:
             tokenizer.save_pretrained(str(path))

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.digests import HashedFile
 
 SHARD_BYTES = 5 * 10**9
 """Largest file, unless a single tensor is larger."""
@@ -42,13 +43,16 @@ class Planned:
 
 
 class SafetensorsFile:
-    """Writer of planned tensors, in their order, into one file with metadata. A context: leaving it ends the file."""
+    """Writer of planned tensors, in their order, into one file with metadata. A context: leaving it ends the file.
+
+    The file is hashed meanwhile (tasks.pipeline.digests): a tensor may not change before the next one is written.
+    """
 
     def __init__(self, file: Path, planned: Sequence[Planned], metadata: Mapping[str, str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file
         self._remaining = list(planned)[::-1]
-        self._stream = file.open("wb")
+        self._stream = HashedFile(file)
         self._stream.write(_header(planned, metadata))
 
     def __enter__(self) -> "SafetensorsFile":
@@ -58,9 +62,9 @@ class SafetensorsFile:
         """Write the next planned tensor."""
         _write(self._stream, self._remaining, name, tensor)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
         """Close the file. Raises InputError if a planned tensor is missing, unless another error ends the block."""
-        self._stream.close()
+        self._stream.__exit__(kind, *details)
         if kind is None and self._remaining:
             raise InputError(f"{self._file}: {self._remaining[-1].name}: planned, but never written")
 
@@ -113,7 +117,7 @@ class SafetensorsStream:
         return stream
 
 
-def _write(stream: BinaryIO, remaining: list[Planned], name: str, tensor: Tensor) -> None:
+def _write(stream: BinaryIO | HashedFile, remaining: list[Planned], name: str, tensor: Tensor) -> None:
     """Write the tensor that is the last one of `remaining`, and take it off."""
     planned = remaining.pop()
     if (name, tensor.dtype, tuple(tensor.shape)) != (planned.name, planned.dtype, planned.shape):
@@ -148,6 +152,6 @@ def _header(tensors: Sequence[Planned], metadata: Mapping[str, str] | None = Non
             "data_offsets": [begin, end],
         }
         begin = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()  # as the library has it
     text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8 bytes
     return len(text).to_bytes(8, "little") + text

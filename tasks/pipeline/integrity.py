@@ -3,7 +3,8 @@
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tasks.pipeline.store import MANIFEST, compared, file_digest, read_manifest, state_of
+from tasks.pipeline.digests import digests_of, forget
+from tasks.pipeline.store import MANIFEST, read_manifest
 
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
 """Folders in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
@@ -29,13 +30,17 @@ def later_damage_of(folder: Path) -> str | None:
 
 
 def _damage_of(folder: Path, written_after_ns: int) -> str | None:
-    for name, digest in (read_manifest(folder) or {"files": {}})["files"].items():
-        file = folder / name
-        if not file.is_file():
-            if not _is_left_out(folder, name):
-                return f"{file}: missing: the manifest lists it"
-        elif file.stat().st_mtime_ns > written_after_ns and not _is_whole(file, digest):
-            return f"{file}: damaged: not what was published, by the SHA-256 in the manifest"
+    listed: dict[str, str] = (read_manifest(folder) or {"files": {}})["files"]
+    there = {name: digest for name, digest in listed.items() if (folder / name).is_file()}
+    missing = next((name for name in listed if name not in there and not _is_left_out(folder, name)), None)
+    if missing is not None:
+        return f"{folder / missing}: missing: the manifest lists it"
+    later = {name: digest for name, digest in there.items() if _written_ns(folder / name) > written_after_ns}
+    found = digests_of([folder / name for name in later])
+    for (name, digest), current in zip(later.items(), found, strict=True):
+        if current != digest:
+            forget(folder / name)  # whoever mends it may do so within a tick of the file system's clock
+            return f"{folder / name}: damaged: not what was published, by the SHA-256 in the manifest"
     return None
 
 
@@ -45,10 +50,5 @@ def _is_left_out(folder: Path, name: str) -> bool:
     return is_state and not any((folder / pattern).parent.exists() for pattern in OPTIMIZER_FILES)
 
 
-def _is_whole(file: Path, digest: str) -> bool:
-    found = state_of(file, digest)
-    if compared.get(file.absolute()) != found:
-        if file_digest(file) != digest:
-            return False
-        compared[file.absolute()] = found
-    return True
+def _written_ns(file: Path) -> int:
+    return file.stat().st_mtime_ns

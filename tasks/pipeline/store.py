@@ -21,7 +21,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.pipeline.digests import digests_of, forget, remember
 from tasks.pipeline.references import ArtifactRef
 from tasks.pipeline.verdicts import outdated_folders
 
@@ -37,10 +38,6 @@ PARTS = "parts"  # metadata of an artifact that stands for others: their folders
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
-DIGEST_CHARACTERS = 32
-"""Hex digits of a file's SHA-256 that manifests have."""
-compared: dict[Path, tuple[int, int, str]] = {}
-"""Files whose content this process has read, by absolute path: time of change, size and digest."""
 Record = TypeVar("Record", bound=BaseModel)
 Contents = Mapping[str, Callable[[Path], str]]
 """By name of a file whose bytes are not its content: a function that returns the digest of what it holds."""
@@ -85,7 +82,9 @@ def publish(
     started = time.time()
     try:
         yield partial
-        files = {str(file.relative_to(partial)): file_digest(file) for file in _files(partial)}
+        paths = _files(partial)
+        names = [str(path.relative_to(partial)) for path in paths]
+        files = dict(zip(names, digests_of(paths), strict=True))
         content = {name: of(partial / name) for name, of in (contents or {}).items() if name in files}
         manifest = {
             "digest": digest_of(files | content),
@@ -98,11 +97,12 @@ def publish(
         _replace_folder(partial, destination)
         # A checkpoint may have 100 GiB: the stage that reads it next need not read it twice.
         for name, digest in files.items():
-            with suppress(OSError):
-                compared[(destination / name).absolute()] = state_of(destination / name, digest)
+            remember(destination / name, digest)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    finally:
+        forget(partial)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -177,23 +177,6 @@ def is_available(reference: ArtifactRef) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def file_digest(path: Path) -> str:
-    """Return the first hex digits of a file's SHA-256, as manifests have them."""
-    return sha256_of(path)[:DIGEST_CHARACTERS]
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def state_of(file: Path, digest: str) -> tuple[int, int, str]:
-    """Return a file's time of change and size, with its digest, as `compared` has them."""
-    found = file.stat()
-    return found.st_mtime_ns, found.st_size, digest
 
 
 def _replace_folder(source: Path, destination: Path) -> None:

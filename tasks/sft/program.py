@@ -1,8 +1,9 @@
 """Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.training.ranks`.
 
-Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of
-`metrics.parquet`. Every `save_interval` steps the validation loss is measured and rank 0 publishes `step-<n>` in the
-work folder: policy and optimizer state. The newest ones and the best one stay (tasks.training.retention).
+Yields progress dicts (`done`, `total`, figures) a few times a second, and at last the rows of `metrics.parquet` with
+the digests of what was written (tasks.training.metrics.record). Every `save_interval` steps the validation loss is
+measured and rank 0 publishes `step-<n>` in the work folder: policy and optimizer state. The newest ones and the best
+one stay (tasks.training.retention).
 """
 
 import shutil
@@ -18,6 +19,7 @@ from torch import Tensor
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.digests import hand_over
 from tasks.pipeline.store import MANIFEST
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
@@ -107,7 +109,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     elif rank.rank == 0:
         not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ROWS_FILE, MANIFEST)
         shutil.copytree(job.interim.after(best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
-    yield {"rows": rows}
+    yield {"rows": rows, "known": hand_over(job.folder)}
 
 
 def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.digests import learn
 from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import METRICS_FILE, read_table
@@ -23,9 +24,13 @@ def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def record(entries: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> None:
-    """Pass on a program's progress until it has ended; write `metrics.parquet` into the folder of its checkpoint."""
+    """Pass on a program's progress until it has ended; write `metrics.parquet` into the folder of its checkpoint.
+
+    The last entry has the table's `rows`, and the digests of the files that the rank has written there (`known`).
+    """
     for entry in entries:
         if "rows" in entry:
+            learn(folder, entry["known"])
             metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)
         else:
             progress(**entry)

@@ -1,9 +1,9 @@
 """One RL update as a program that each rank runs: started by `tasks.update.train` on `tasks.training.ranks`.
 
-Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows
-of `metrics.parquet`. Random numbers (dropout) are drawn from (seed, iteration, step, rank): an interrupted update goes
-on to the same bits. Interim checkpoints (tasks.training.retention) hold policy or adapter, critic, optimizer states and
-`prepared.safetensors`.
+Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last the rows of `metrics.parquet`
+with the digests of what was written (tasks.training.metrics.record). Random numbers (dropout) are drawn from (seed,
+iteration, step, rank): an interrupted update goes on to the same bits. Interim checkpoints (tasks.training.retention)
+hold policy or adapter, critic, optimizer states and `prepared.safetensors`.
 """
 
 import time
@@ -18,6 +18,7 @@ import torch
 from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.digests import hand_over
 from tasks.pipeline.references import CheckpointRef
 from tasks.training.adapter_files import AdapterBase
 from tasks.training.batches import MicroBatch
@@ -156,7 +157,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         engines.save(job.folder, engines.tokenizer, job.writes_state)
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
         rank.held["update"] = engines
-    yield {"rows": rows}
+    yield {"rows": rows, "known": hand_over(job.folder)}
 
 
 def held_program(rank: RankContext, job: UpdateJob) -> Iterator[bool]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.pipeline import integrity
+from tasks.pipeline import digests, integrity
 from tasks.pipeline.integrity import damage_of, later_damage_of
 from tasks.pipeline.store import discard, publish
 
@@ -66,16 +66,16 @@ def test_a_folder_without_a_manifest_is_compared_with_nothing(tmp_path: Path):
 def test_a_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = put(tmp_path / "artifact", one=b"1", two=b"2")
     read: list[str] = []
-    digest = integrity.file_digest
+    digest = digests.file_digest
 
     def counted(file: Path) -> str:
         read.append(file.name)
         return digest(file)
 
-    monkeypatch.setattr(integrity, "file_digest", counted)
+    monkeypatch.setattr(digests, "file_digest", counted)
     assert damage_of(folder) is None
     assert read == []  # this process has read them to publish them
-    integrity.compared.clear()  # as in another process
+    digests.compared.clear()  # as in another process
     assert [damage_of(folder) for _ in range(3)] == [None] * 3
     assert sorted(read) == ["one", "two"]
 
@@ -83,8 +83,13 @@ def test_a_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_file_written_after_its_manifest_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = put(tmp_path / "artifact", weights=b"right", other=b"x")
     read: list[str] = []
-    whole = integrity._is_whole
-    monkeypatch.setattr(integrity, "_is_whole", lambda file, digest: read.append(file.name) or whole(file, digest))
+    found = digests.digests_of
+
+    def counted(files: list[Path]) -> list[str]:
+        read.extend(file.name for file in files)
+        return found(files)
+
+    monkeypatch.setattr(integrity, "digests_of", counted)
     assert later_damage_of(folder) is None
     assert read == [], "nothing was written: nothing is read"
     time.sleep(0.01)

@@ -55,10 +55,10 @@ def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, ot
     `others_follow`: further updates in this process, whose ranks hold the optimizer's state until then.
     """
     interval = run.config.update.checkpoint_interval
+    writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
     if run.config.has_team:
-        updated = run.add_policy(_update_team(run, policy, batch))
+        updated = run.add_policy(_update_team(run, policy, batch, writes_state))
     else:
-        writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
         past = updates_without_state(policy, run.state.policies, run.state.batches)
         updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, writes_state, past))
     look_for_collapse(
@@ -69,15 +69,28 @@ def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, ot
     return updated
 
 
-def _update_team(run: Run, team: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the team after an update of each agent that is trained, one after another, on the same batch."""
+def _update_team(run: Run, team: CheckpointRef, batch: TrajectoryBatchRef, writes_state: bool) -> CheckpointRef:
+    """Return the team after an update of each agent that is trained, one after another, on the same batch.
+
+    Every other iteration goes through them backwards: it begins with the agent whose engine the ranks hold.
+    """
     agents, members, first = run.config.rollout.episode.agents, members_of(team), members_of(run.state.policies[0])
-    for owner, roles in owners(agents).items():
-        if roles:
-            of = f" of the {owner}"
-            members[owner] = run_update(
-                run, members[owner], first[owner], batch, roles=roles, of=of, iteration=team.weight_version
-            )
+    trained = [(owner, roles) for owner, roles in owners(agents).items() if roles]
+    if team.weight_version % 2:
+        trained.reverse()
+    for owner, roles in trained:
+        members[owner] = run_update(
+            run,
+            members[owner],
+            first[owner],
+            batch,
+            writes_state,
+            updates_without_state(team, run.state.policies, run.state.batches, owner),
+            roles,
+            of=f" of the {owner}",
+            iteration=team.weight_version,
+            keeps_ranks=owner == trained[-1][0],
+        )
     return form_team(run.workspace, members, weight_version=team.weight_version + 1)
 
 
@@ -91,10 +104,12 @@ def run_update(
     roles: tuple[str, ...] = (),
     of: str = "",
     iteration: int | None = None,
+    keeps_ranks: bool = True,
 ) -> CheckpointRef:
     """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any.
 
     `roles`, `of`: of one agent's update (tasks.update.task). `iteration`: of the run; None: the policy's.
+    `keeps_ranks`: no other agent's update comes between this one and the policy's next.
     """
     config = run.config
     iteration = policy.weight_version if iteration is None else iteration
@@ -111,6 +126,7 @@ def run_update(
         past=past,
         roles=roles,
         of=of,
+        keeps_ranks=keeps_ranks,
     )
     if updated == policy:  # nothing to learn from: checked when it was made
         return policy

@@ -178,11 +178,17 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         ),
         starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
         / assumed.starting,
-        # Of a team each policy is written with its optimizer's state: the ranks take turns with the agents.
-        saving_s=config.policies
-        * (weights + optimizer / (1 if config.has_team else update.checkpoint_interval))
-        / assumed.saving,
+        saving_s=(config.trained_policies * weights + _states_written(config) * optimizer) / assumed.saving,
     )
+
+
+def _states_written(config: RunConfig) -> float:
+    """Return how many optimizer's states an iteration writes, on average.
+
+    The ranks take turns with a team's agents. Only the last one's engine stays until its next update; the others' go on
+    from what was written.
+    """
+    return config.trained_policies - 1 + 1 / config.update.checkpoint_interval
 
 
 def _judged_a_second(config: RunConfig, assumed: Assumptions) -> float:

@@ -113,8 +113,9 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     lines.append(_disk_line(settings, found))
     update_s = found.update_s + found.host_step_s
     iteration_s = found.rollout_s + update_s + found.saving_s
-    starts = settings.iterations * settings.policies if settings.has_team else 1
-    often = "for each agent in each iteration" if settings.has_team else "once"
+    others = settings.trained_policies - 1  # the last agent of an iteration is the first of the next
+    starts = 1 + settings.iterations * others
+    often = f"once, and {others} more {'time' if others == 1 else 'times'} in each iteration" if others else "once"
     host = f" ({found.host_step_s:.0f} of them the optimizer's on the host)" if found.host_step_s else ""
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"

@@ -101,6 +101,11 @@ class RunConfig(FrozenModel):
         return len(owners(self.rollout.episode.agents))
 
     @property
+    def trained_policies(self) -> int:
+        """Number of policies that are updated."""
+        return sum(bool(roles) for roles in owners(self.rollout.episode.agents).values())
+
+    @property
     def has_team(self) -> bool:
         """True if several agents have weights of their own."""
         return self.policies > 1

@@ -27,6 +27,15 @@ SMALL_SHARE = 0.05
 """Share of a GPU's memory that an engine may leave behind."""
 
 
+def held_share() -> float:
+    """Return the share of its GPU's memory that tensors of this process take; 0 on a CPU."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return 0.0
+    return torch.cuda.memory_allocated() / torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+
+
 @ray.remote(num_cpus=0)
 class Rank:
     """One data-parallel worker process."""
@@ -110,13 +119,7 @@ class Rank:
 
     def held_share(self) -> float:
         """Return the share of its GPU's memory that tensors of this process take; 0 on a CPU."""
-        import torch
-
-        if not torch.cuda.is_initialized():
-            return 0.0
-        return (
-            torch.cuda.memory_allocated() / torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        )
+        return held_share()
 
     def set_threads(self, threads: int) -> None:
         """Set the number of CPU threads."""

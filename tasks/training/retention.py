@@ -115,10 +115,11 @@ def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
     """Remove weights and optimizer state of a run's policies but those that the rule keeps.
 
     Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, the newest two, and the newest one
-    that has its optimizer's state: later updates may have to be made again from it (tasks.update.past).
+    that has its optimizer's state: later updates may have to be made again from it (tasks.update.past). A team has it
+    if each agent that was updated has it.
     """
     best = best_policy(policies)
-    whole = max((version for version, policy in policies.items() if has_optimizer(policy)), default=0)
+    whole = max((version for version, policy in policies.items() if _has_every_state(policy)), default=0)
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval and version not in (best, whole):
             _discard(policies, version, (*OPTIMIZER_FILES, *WEIGHT_FILES))
@@ -133,6 +134,10 @@ def has_weights(policy: CheckpointRef) -> bool:
 def has_optimizer(policy: CheckpointRef) -> bool:
     """True if the optimizer's state is beside the policy, or beside each of a team."""
     return all(any(each.path.glob(OPTIMIZER_FILES[0])) for each in members_of(policy).values())
+
+
+def _has_every_state(policy: CheckpointRef) -> bool:
+    return all(has_optimizer(each) or each.weight_version == 0 for each in members_of(policy).values())
 
 
 def _discarded(policy: CheckpointRef) -> list[str]:

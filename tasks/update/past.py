@@ -8,16 +8,19 @@ from collections.abc import Mapping
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.agents.config import SOLVER
+from tasks.agents.team import member_of
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.training.retention import has_optimizer, has_weights
 
 
 class PastUpdate(FrozenModel):
-    """An update that was made: the policy that it began with, and its batch."""
+    """An update that was made: the policy that it began with, its batch, and its iteration of the run."""
 
     policy: CheckpointRef
     batch: TrajectoryBatchRef
+    iteration: int
 
 
 def lacks_state(policy: CheckpointRef) -> bool:
@@ -28,19 +31,25 @@ def lacks_state(policy: CheckpointRef) -> bool:
 
 
 def updates_without_state(
-    policy: CheckpointRef, policies: Mapping[int, CheckpointRef], batches: Mapping[int, TrajectoryBatchRef]
+    policy: CheckpointRef,
+    policies: Mapping[int, CheckpointRef],
+    batches: Mapping[int, TrajectoryBatchRef],
+    agent: str = SOLVER,
 ) -> tuple[PastUpdate, ...]:
     """Return the updates that led to a policy since the last one that has its optimizer's state; none if it has.
 
-    `policies`, `batches`: of the run, by weight version. Stops at a gap.
+    `policies`, `batches`: of the run, by weight version. Stops at a gap. `agent`: of a team, whose policy is meant.
     """
     past: list[PastUpdate] = []
-    while lacks_state(policy):
-        version = policy.weight_version - 1
+    version, current = policy.weight_version, member_of(policy, agent)
+    while lacks_state(current):
+        version -= 1
         if version not in policies or version not in batches:
             break
-        policy = policies[version]
-        past.insert(0, PastUpdate(policy=policy, batch=batches[version]))
+        before = member_of(policies[version], agent)
+        if before.digest != current.digest:  # an agent that has nothing to learn from a batch keeps its policy
+            past.insert(0, PastUpdate(policy=before, batch=batches[version], iteration=version))
+        current = before
     return tuple(past)
 
 
@@ -56,6 +65,6 @@ def check_past(policy: CheckpointRef, past: tuple[PastUpdate, ...]) -> None:
         for reference in (update.policy, update.batch):
             if not reference.path.is_dir() or (reference is first and not has_weights(first)):
                 raise InputError(
-                    f"{reference.path}: gone or without weights, expected what update {update.policy.weight_version} "
+                    f"{reference.path}: gone or without weights, expected what update {update.iteration} "
                     "was made of: it has to be made again for the optimizer's state"
                 )

@@ -25,6 +25,7 @@ from tasks.training.batches import MicroBatch
 from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
 from tasks.training.program import RankContext, learning_rate
+from tasks.training.ranks import SMALL_SHARE, held_share
 from tasks.training.retention import Interim
 from tasks.training.scoring import TokenScorer, score
 from tasks.trajectories.groups import GroupKey
@@ -58,6 +59,10 @@ class UpdateJob:
     """Write the optimizer's state beside the policy."""
     needs_state: bool = False
     """The policy is the result of an update: without its optimizer's state nothing goes on from it."""
+    roles: tuple[str, ...] = ()
+    """Of the agents that the policy writes for; all if empty."""
+    keeps_ranks: bool = True
+    """The next update on these ranks goes on from this one: no other agent's comes in between."""
     is_made_again: bool = False
     """Write nothing: the policy is there, and the engine is held with its optimizer's state."""
 
@@ -154,9 +159,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
     if not job.is_made_again:
-        engines.save(job.folder, engines.tokenizer, job.writes_state)
+        engines.save(job.folder, engines.tokenizer, config.optimizer_state and (job.writes_state or not _stays(job)))
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
-        rank.held["update"] = engines
+        rank.held[_held_as(job.roles)] = engines
     yield {"rows": rows, "known": hand_over(job.folder)}
 
 
@@ -165,10 +170,31 @@ def held_program(rank: RankContext, job: UpdateJob) -> Iterator[bool]:
     yield _holds(rank, job)
 
 
-def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
-    """Note the digest of the checkpoint that the held engine was published as; the next update starts from it."""
-    rank.held["update_digest"] = digest
+def adopt_program(rank: RankContext, published: tuple[str, tuple[str, ...]]) -> Iterator[None]:
+    """Note the digest of the checkpoint that the held engine of these roles was published as.
+
+    The next update starts from it.
+    """
+    digest, roles = published
+    rank.held[f"{_held_as(roles)}: digest"] = digest
     yield
+
+
+def _held_as(roles: tuple[str, ...]) -> str:
+    """Return the name under which a rank holds the engines of a policy that writes for these roles."""
+    return " ".join(("update", *roles))
+
+
+def _stays(job: UpdateJob) -> bool:
+    """True if the ranks will hold these engines at the policy's next update: they are small, or nothing comes between.
+
+    Every rank calls it, and all return the same.
+    """
+    if job.keeps_ranks:
+        return True
+    share = torch.tensor(held_share(), device="cuda" if torch.cuda.is_available() else "cpu")
+    torch.distributed.all_reduce(share, torch.distributed.ReduceOp.MAX)
+    return float(share) <= SMALL_SHARE
 
 
 def deal_groups(samples: Sequence[Sample], steps: int, seed: Sequence[int]) -> list[list[int]]:
@@ -212,8 +238,8 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     """Return the engines that already hold the policy, or load them from its checkpoint. Both are equal to the bit."""
     settings = engine_settings(job.config, job.dtype)
     is_held = _holds(rank, job)
-    held: Engines | None = rank.held.pop("update", None)
-    rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
+    held: Engines | None = rank.held.pop(_held_as(job.roles), None)
+    rank.held.pop(f"{_held_as(job.roles)}: digest", None)  # from here on the held weights are nobody's
     if held is not None and is_held:
         return held
     del held
@@ -242,8 +268,9 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
 
 
 def _holds(rank: RankContext, job: UpdateJob) -> bool:
-    held: Engines | None = rank.held.get("update")
-    is_that_policy = rank.held.get("update_digest") == job.policy.digest and job.resume is None
+    held: Engines | None = rank.held.get(_held_as(job.roles))
+    digest = rank.held.get(f"{_held_as(job.roles)}: digest")
+    is_that_policy = digest == job.policy.digest and job.resume is None
     return held is not None and is_that_policy and _fits(held, job, engine_settings(job.config, job.dtype))
 
 

@@ -10,7 +10,7 @@ from tasks.update.past import PastUpdate
     "update",
     code="tasks.update.train",
     label="update {iteration}{of}",
-    ignored=("writes_state", "past", "of"),
+    ignored=("writes_state", "past", "of", "keeps_ranks"),
     detail="policy {policy.weight_version} on {batch.trajectories} trajectories",
 )
 def update(
@@ -26,11 +26,13 @@ def update(
     past: tuple[PastUpdate, ...] = (),
     roles: tuple[str, ...] = (),
     of: str = "",
+    keeps_ranks: bool = True,
 ) -> CheckpointRef:
     """Update the policy on one validated batch, and publish the next checkpoint.
 
     `roles`: of the agents whose turns it learns from; all if empty. Agents that have nothing to learn from this batch
-    keep their policy. `of`: end of the stage's label.
+    keep their policy. `of`: end of the stage's label. `keeps_ranks`: no other agent's update comes
+    between this one and the next of the same policy.
     """
     from tasks.update.dataset import NothingToLearnError
     from tasks.update.train import update_policy
@@ -50,6 +52,7 @@ def update(
             writes_state,
             past,
             roles,
+            keeps_ranks,
         )
     except NothingToLearnError as error:
         if not roles:

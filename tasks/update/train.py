@@ -52,6 +52,7 @@ def update_policy(
     writes_state: bool = True,
     past: tuple[PastUpdate, ...] = (),
     roles: tuple[str, ...] = (),
+    keeps_ranks: bool = True,
 ) -> CheckpointRef:
     """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
 
@@ -60,9 +61,12 @@ def update_policy(
     The optimizer (and the critic, if there is one) goes on from the state beside the policy, if any.
     `work_dir` holds interim checkpoints where `update.save_interval` asks for them. `writes_state`: the optimizer's
     state as well, if `update.optimizer_state` says so. `past`: updates to make again if the ranks do not hold the
-    state of a policy that was published without it. Raises InputError for input that cannot be trained on (see
-    tasks.update.dataset), a policy without its optimizer's state and no past, a reference of another architecture, or
-    a missing reference if KL has weight; InfrastructureError if a rank dies.
+    state of a policy that was published without it. `keeps_ranks`: the next update on these ranks goes on from this
+    one. Else the state is written in any case, unless this engine is small enough to stay beside another agent's.
+
+    Raises InputError for input that cannot be trained on (see tasks.update.dataset), a policy without its optimizer's
+    state and no past, a reference of another architecture, or a missing reference if KL has weight;
+    InfrastructureError if a rank dies.
     """
     if config.kl_coefficient > 0 and reference is None:
         raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
@@ -102,11 +106,17 @@ def update_policy(
         problems_refilled=0 if refilled is None else refilled.further,
         writes_state=writes_state and config.optimizer_state,
         needs_state=config.optimizer_state and lacks_state(policy),
+        roles=roles,
+        keeps_ranks=keeps_ranks,
     )
     if job.needs_state and not past:  # said before a worker starts: there is nothing to make again
         check_past(policy, past)
-    if job.needs_state and job.resume is None and not all(run_on_ranks(config, held_program, job)):
-        _make_again(job, past)
+    shares_gpu = bool(roles) and config.gpus_per_rank > 0
+    if (job.needs_state or shares_gpu) and not all(run_on_ranks(config, held_program, job)):
+        if shares_gpu:
+            make_room(config)  # the engine of another agent may leave too little for this one
+        if job.needs_state and job.resume is None:
+            _make_again(job, past)
     with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
         def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
@@ -121,8 +131,8 @@ def update_policy(
     digest = published_digest(destination)
     if not config.optimizer_state:  # the next update loads its weights anew
         replace_ranks(config)
-    elif not roles or config.gpus_per_rank == 0 or make_room(config):  # for another agent's beside these
-        list(run_on_ranks(config, adopt_program, digest))
+    else:
+        list(run_on_ranks(config, adopt_program, (digest, roles)))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
 
 
@@ -131,7 +141,7 @@ def _make_again(job: UpdateJob, past: tuple[PastUpdate, ...]) -> None:
     check_past(job.policy, past)
     ends = [update.policy for update in past[1:]] + [job.policy]
     for update, end in zip(past, ends, strict=True):
-        number = update.policy.weight_version
+        number = update.iteration
         _LOGGER.warning(
             "update %d is made again: the optimizer's state of policy %d was not written (update.checkpoint_interval)",
             number, end.weight_version,
@@ -140,7 +150,7 @@ def _make_again(job: UpdateJob, past: tuple[PastUpdate, ...]) -> None:
         again = replace(
             job,
             policy=update.policy,
-            samples=read_samples(update.batch, job.config, vocabulary=vocabulary),
+            samples=read_samples(update.batch, job.config, vocabulary=vocabulary, roles=job.roles),
             iteration=number,
             interim=None,
             needs_state=lacks_state(update.policy),
@@ -150,7 +160,7 @@ def _make_again(job: UpdateJob, past: tuple[PastUpdate, ...]) -> None:
             job.config,
             lambda resources, again=again: run_on_ranks(resources, update_program, replace(again, config=resources)),
         )
-        list(run_on_ranks(job.config, adopt_program, end.digest))
+        list(run_on_ranks(job.config, adopt_program, (end.digest, job.roles)))
         _compare(last["rows"], end)
 
 

@@ -9,8 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tasks.cluster.workers import stop_workers
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.update.config import UpdateConfig
+from tasks.update.past import updates_without_state
 from tasks.update.train import update_policy
 
 BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05)
@@ -59,3 +61,38 @@ def test_an_agent_learns_from_its_own_turns_alone(updated: Any, turns: Turns) ->
     beside = updated("both", [*of_role(own, "generator"), *later], roles=("generator",))
     assert same(alone, beside)
     assert not same(alone, updated("all", [*of_role(own, "generator"), *later]))
+
+
+@pytest.mark.long
+def test_agents_go_on_from_engines_that_stay_and_after_a_kill_from_updates_made_again(
+    tmp_path: Path, make_policy: Callable[..., CheckpointRef], publish_rows: Publish, turns: Turns,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Two agents on the same ranks, two iterations; the second one once with warm ranks, once after their loss."""
+    agents = {"generator": make_policy("g", seed=1), "optimizer": make_policy("o", seed=2)}
+    rows = [
+        *of_role(turns(agents["generator"]), "generator"),
+        *of_role(turns(agents["optimizer"], seed=1), "optimizer"),
+    ]
+    batches = {number: publish_rows(rows, f"batch-{number}") for number in range(2)}
+    policies = {agent: {0: policy} for agent, policy in agents.items()}
+
+    def updated(agent: str, number: int, name: str, writes_state: bool, keeps_ranks: bool) -> CheckpointRef:
+        past = updates_without_state(policies[agent][number], policies[agent], batches)
+        return update_policy(
+            policies[agent][number], agents[agent], batches[number], BASE, number, 2, 0, tmp_path / f"{agent}-{name}",
+            silent, writes_state=writes_state, past=past, roles=(agent,), keeps_ranks=keeps_ranks,
+        )  # fmt: skip
+
+    for agent in agents:
+        policies[agent][1] = updated(agent, 0, "first", writes_state=False, keeps_ranks=agent == "optimizer")
+    assert not any((policies[agent][1].path / "optimizer").exists() for agent in agents), "on a CPU all engines stay"
+    warm = {agent: updated(agent, 1, "warm", writes_state=True, keeps_ranks=True) for agent in reversed(agents)}
+    assert "made again" not in caplog.text
+    stop_workers()
+    cold = {agent: updated(agent, 1, "cold", writes_state=True, keeps_ranks=True) for agent in agents}
+    assert caplog.text.count("is made again") == 2
+    assert "the first time" not in caplog.text
+    assert {agent: policy.digest for agent, policy in warm.items()} == {
+        agent: policy.digest for agent, policy in cold.items()
+    }

@@ -55,9 +55,9 @@ class Assumptions:
     judged_per_gpu: float = 6.0
     """Kernels that all workers of one GPU judge in a second at most: 6.2 with eight of them, 5.9 with twelve, measured
     (docs/gpu-judge-measurements.md)."""
-    saving: float = 0.6e9
-    """Bytes of a checkpoint per second: written to a local disk (3 GB/s), then read for its SHA-256 (0.75 GB/s on one
-    core, measured)."""
+    saving: float = 0.75e9
+    """Bytes of a checkpoint per second: written to a local disk (3 GB/s), its SHA-256 taken meanwhile (0.75 GB/s on one
+    core, measured; 1.8 on one with instructions for it)."""
     host_weights: float = 8e6
     """Weights that DeepSpeed's Adam steps in a second on one thread of the host, its state's memory new to it: 7.4e9 in
     57 s on 16 threads, measured."""

@@ -159,7 +159,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
     if not job.is_made_again:
-        engines.save(job.folder, engines.tokenizer, config.optimizer_state and (job.writes_state or not _stays(job)))
+        engines.save(
+            job.folder, engines.tokenizer, config.optimizer_state and (job.writes_state or not stays_held(job))
+        )
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
         rank.held[_held_as(job.roles)] = engines
     yield {"rows": rows, "known": hand_over(job.folder)}
@@ -185,7 +187,7 @@ def _held_as(roles: tuple[str, ...]) -> str:
     return " ".join(("update", *roles))
 
 
-def _stays(job: UpdateJob) -> bool:
+def stays_held(job: UpdateJob) -> bool:
     """True if the ranks will hold these engines at the policy's next update: they are small, or nothing comes between.
 
     Every rank calls it, and all return the same.

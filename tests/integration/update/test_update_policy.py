@@ -1,5 +1,6 @@
 """The update on real ranks: exact, the same warm and cold, the same on one rank and on two, safe against bad input and death."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -20,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status, Verdict
 from tasks.cluster.workers import stop_workers
+from tasks.pipeline import digests
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import MANIFEST, is_available, read_manifest
 from tasks.training.program import RankContext
@@ -104,6 +106,23 @@ def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: Mak
     stop_workers()
     cold = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "cold", silent)
     assert_equal(warm, cold)
+
+
+def test_a_checkpoint_is_not_read_for_its_digests(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = make_policy()
+    batch = make_batch(policy)
+    read: list[str] = []
+    original = digests.file_digest
+    monkeypatch.setattr(digests, "file_digest", lambda file: (read.append(file.name), original(file))[1])
+    after = update_policy(policy, policy, batch, BASE, 0, 2, 0, tmp_path / "after", silent)
+    assert "metrics.parquet" in read
+    assert not [name for name in read if name.endswith(".safetensors")], "the rank hashed what it wrote"
+    manifest = read_manifest(after.path)
+    assert manifest is not None
+    for name in ("model.safetensors", "optimizer/state.safetensors"):
+        assert manifest["files"][name] == hashlib.sha256((after.path / name).read_bytes()).hexdigest()[:32]
 
 
 @pytest.mark.long

@@ -133,3 +133,17 @@ def test_a_mixture_of_experts_computes_with_its_active_weights_and_holds_all():
     adapted = [*settings, "update.lora.rank=16"]
     job = training_job(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", adapted), found.shape)
     assert job.trained == 48 * 16 * (2 * (2048 + 4096) + 2 * (2048 + 512))
+
+
+@pytest.mark.parametrize(("interval", "states"), [(1, 2.0), (4, 1.25)])
+def test_of_a_team_the_last_agents_state_waits_for_the_interval(interval: int, states: float):
+    """Of two agents, the other one's engine gives way in each iteration, and goes on from what was written."""
+
+    def saving_s(*settings: str) -> float:
+        given = ["update.kl_coefficient=0.0", *settings]
+        return plan(load_configuration(CONFIGS / "agents-qwen2.5-coder-7b.yaml", given), GPUS["h100"]).saving_s
+
+    weights = saving_s("update.optimizer_state=false")
+    one_state = (saving_s("update.checkpoint_interval=1") - weights) / 2
+    assert one_state > weights
+    assert saving_s(f"update.checkpoint_interval={interval}") == pytest.approx(weights + states * one_state)

@@ -94,7 +94,10 @@ class Ways:
         names = list(self.tensors)
         for number in range(self.files):
             part = {name: self.tensors[name] for name in names[number :: self.files]}
-            save_file(part, self.work / "shards" / f"model-{number}.safetensors", METADATA)
+            file = self.work / "shards" / f"model-{number}.safetensors"
+            save_file(part, file, METADATA)
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
 
     def _found(self, name: str) -> dict[str, str]:
         manifest = read_manifest(self.work / name)
@@ -154,15 +157,14 @@ def measure(
             started = time.perf_counter()
             digests[name] = step()
             seconds[name].append(time.perf_counter() - started)
-            settle(work)
+            clear(work)
     return seconds, digests
 
 
-def settle(folder: Path) -> None:
-    """Wait for the disk: what one way has left to write is not the next one's."""
-    for file in folder.rglob("*.safetensors"):
-        with file.open("rb") as stream:
-            os.fsync(stream.fileno())
+def clear(folder: Path) -> None:
+    """Remove what a way has written: what it left to the disk is not the next one's, nor is the removal."""
+    (folder / WEIGHTS).unlink(missing_ok=True)
+    shutil.rmtree(folder / "published", ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The base of every configuration and data model, and the marks that say which of its fields decide a result."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -24,10 +25,61 @@ class FileContent:
     """Marks a setting that names a file or folder of the user's: to a cache key its content counts, not its name."""
 
 
-def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict[str, Any]:
+class NamesCode(ABC):
+    """Base of marks of settings that name code (kernels_eval.doors): its source can count in a key."""
+
+    @abstractmethod
+    def source_of(self, value: str) -> str:
+        """Return the digest of the source that a value names. Raises InputError if there is none."""
+
+    @abstractmethod
+    def verify(self, value: str) -> None:
+        """Import what a value names, if it is not ours. Raises InputError if that is impossible."""
+
+    @abstractmethod
+    def is_ours(self, value: str) -> bool:
+        """True if the source that a value names belongs to this package."""
+
+
+def name_alone(mark: NamesCode, value: str) -> str:
+    """Return the value itself: the source behind it does not count."""
+    return value
+
+
+def with_source(mark: NamesCode, value: str) -> str:
+    """Return the value and the digest of the source behind it."""
+    return f"{value} {mark.source_of(value)}"
+
+
+def with_foreign_source(mark: NamesCode, value: str) -> str:
+    """Return as `with_source`, but for what is ours the value alone: for keys that know the version of our code."""
+    return value if mark.is_ours(value) else with_source(mark, value)
+
+
+def mark_of_code(metadata: Iterable[Any]) -> NamesCode | None:
+    """Return the mark of a setting that names code, from the metadata of its annotation; None if it names none."""
+    return next((mark for mark in metadata if isinstance(mark, NamesCode)), None)
+
+
+def named_code(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, NamesCode, str]]:
+    """Yield (dotted path of the setting, its mark, its value) of all settings of a model that name code."""
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from named_code(value, f"{prefix}{name}.")
+        elif value is not None and (mark := mark_of_code(field.metadata)) is not None:
+            yield f"{prefix}{name}", mark, value
+
+
+def decisive_part(
+    model: BaseModel,
+    of_file: Callable[[str], Any] = str,
+    of_code: Callable[[NamesCode, str], Any] = name_alone,
+) -> dict[str, Any]:
     """Return the part of a model that decides a result, as JSON values: all but the `Operational` fields, at any depth.
 
-    `of_file` returns what stands for the name of a file (`FileContent`); by default the name itself.
+    `of_file` returns what stands for the name of a file (`FileContent`), `of_code` for a name of code (`NamesCode`); by
+    default the name itself.
     """
     fields = type(model).model_fields
     part: dict[str, Any] = model.model_dump(
@@ -36,11 +88,13 @@ def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict
     for name in part:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
-            part[name] = decisive_part(value, of_file)
+            part[name] = decisive_part(value, of_file, of_code)
         elif models := _models_in(value):
-            part[name] = {key: decisive_part(item, of_file) for key, item in models.items()}
+            part[name] = {key: decisive_part(item, of_file, of_code) for key, item in models.items()}
         elif value is not None and FileContent in fields[name].metadata:
             part[name] = of_file(value)
+        elif value is not None and (mark := mark_of_code(fields[name].metadata)) is not None:
+            part[name] = of_code(mark, value)
         else:
             part[name] = normalised(part[name])
     return part

@@ -10,7 +10,7 @@ from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
 from kernels_eval.backends import AUTO, backend_names
 from kernels_eval.errors import InputError
-from kernels_eval.rewards import reward_bounds
+from kernels_eval.frozen import named_code
 from tasks.agents.config import owners
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
@@ -29,6 +29,7 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
+    check_named_code(config)
     check_problems(config)
     check_device_memory(config)
     check_episode(config)
@@ -52,6 +53,15 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(f"update.deepspeed: no such file: {file}")
     stage_of(config.update.deepspeed, config.update.zero_stage)
     check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_named_code(config: RunConfig) -> None:
+    """Check that the user's code that settings name can be imported: the stage that calls it may come hours later."""
+    for setting, mark, value in named_code(config):
+        try:
+            mark.verify(value)
+        except InputError as error:
+            raise InputError(f"{setting}: {error}") from error
 
 
 def check_problems(config: RunConfig) -> None:
@@ -153,10 +163,6 @@ def check_episode(config: RunConfig) -> None:
     """Check that the names in the episode's settings are registered: SFT may take hours before the first episode."""
     episode = config.rollout.episode
     episode_task(episode.task)
-    try:
-        reward_bounds(episode.reward)
-    except InputError as error:
-        raise InputError(f"rollout.episode.{error}") from error
     known = (*backend_names(), AUTO)
     if config.judge.backend not in known:
         raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(known)}")

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from flows.services.gpus import gpus_here
 from flows.services.ray_start import ending_if_control_dies
 from flows.settings.configuration import RayConfig
+from kernels_eval.doors import sources_here
 from kernels_eval.errors import InfrastructureError, InputError, first_line
 from tasks.cluster.health import is_alive, leave
 from tasks.cluster.placement import Bundle, Kind, Need, bundles_for, living_nodes
@@ -67,10 +68,10 @@ def unanswered(config: RayConfig) -> str | None:
     return None
 
 
-def our_packages() -> list[str]:
-    """Return the folders of our packages, which are shipped to the nodes: they run the driver's code."""
+def shipped_packages() -> list[str]:
+    """Return our packages and the modules of the current folder that settings name: nodes run the driver's code."""
     root = Path(__file__).parents[2]
-    return [str(root / name) for name in ("flows", "extras", "tasks", "kernels_eval")]
+    return [str(root / name) for name in ("flows", "extras", "tasks", "kernels_eval")] + list(map(str, sources_here()))
 
 
 def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
@@ -161,7 +162,7 @@ class RayCluster:
         failure = unanswered(self.config)
         if failure is None:
             try:
-                _initialize(address=self.config.address, runtime_env={"py_modules": our_packages()})
+                _initialize(address=self.config.address, runtime_env={"py_modules": shipped_packages()})
             except InfrastructureError as error:
                 return str(error)
         return failure

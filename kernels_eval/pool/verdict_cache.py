@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from pydantic import ValidationError
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import decisive_part
+from kernels_eval.frozen import decisive_part, with_foreign_source
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
 
@@ -34,7 +34,7 @@ def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardw
         *_library_versions(),
         problem.digest,
         kernel_source,
-        json.dumps(decisive_part(config), sort_keys=True),
+        json.dumps(decisive_part(config, of_code=with_foreign_source), sort_keys=True),
         hardware,
     ]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -6,11 +6,11 @@ a path relative to the folder of runs.
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.frozen import FrozenModel, decisive_part, normalised
+from kernels_eval.frozen import FrozenModel, decisive_part, mark_of_code, normalised, with_source
 from tasks.pipeline import retries
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.integrity import later_damage_of
@@ -37,15 +37,20 @@ class StageOutcome(FrozenModel):
     """Wall time of the computation."""
 
 
-def decisive(value: Any) -> Any:
-    """Return the part of a stage's argument that decides its result, as plain data."""
+def decisive(value: Any, metadata: Iterable[Any] = ()) -> Any:
+    """Return the part of a stage's argument that decides its result, as plain data.
+
+    `metadata`: that of its annotation. Of a name of code (`Annotated[str, REWARD]`) the source counts too.
+    """
+    if isinstance(value, str) and (mark := mark_of_code(metadata)) is not None:
+        return with_source(mark, value)
     if isinstance(value, ArtifactRef):
         return {"digest": value.digest}
     if isinstance(value, tuple | list):
         return [decisive(item) for item in value]
     if isinstance(value, dict):
         return {key: decisive(item) for key, item in value.items()}
-    return decisive_part(value, _content) if isinstance(value, FrozenModel) else normalised(value)
+    return decisive_part(value, _content, with_source) if isinstance(value, FrozenModel) else normalised(value)
 
 
 def _content(name: str) -> str:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
 
 from kernels_eval.errors import InputError
 from tasks.pipeline.cache import StageOutcome, decisive, is_stored, run_cached
@@ -230,7 +230,12 @@ class StageTask(Generic[P, R]):
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""
-        deciding = {name: decisive(value) for name, value in arguments.items() if name not in self.ignored}
+        parameters = inspect.signature(self.function).parameters
+        deciding = {
+            name: decisive(value, get_args(parameters[name].annotation))
+            for name, value in arguments.items()
+            if name not in self.ignored
+        }
         return digest_of([self.name, code_version(self.code), deciding])
 
     def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.frozen import FrozenModel, Operational
+from kernels_eval.rewards import RewardText
 from tasks.agents.config import AgentConfig, AgentName, check_agents
 
 
@@ -45,9 +46,9 @@ class EpisodeConfig(FrozenModel):
     horizon: HorizonConfig = HorizonConfig()
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
-    reward: str = "kernelbench"
-    """Registered function of the verdict, with optional terms on the answer: `kernelbench - 0.2*length +
-    0.05*format`."""
+    reward: RewardText = "kernelbench"
+    """A function of the verdict, with optional terms on the answer: `kernelbench - 0.2*length + 0.05*format`. A name,
+    or a function of your own: `my_rewards:fast` (docs/doors.md)."""
     success_reward: float = 1.3
     """A correct turn with at least this reward ends the episode."""
     max_zero_turns: int = Field(default=2, ge=1)

@@ -97,12 +97,17 @@ def _filled(kwargs: dict[str, Any], parameters: dict[str, Any], path: Path) -> d
 
 
 _ROUNDING = 1e-9
+_UNBOUNDED = 1e12
 
 
 def reward_range(reward: str) -> dict[str, float]:
     """Return `minimum_reward` and `maximum_reward` of the registered function, the parameters of the suites."""
     lowest, highest = reward_bounds(reward)
-    return {"minimum_reward": lowest - _ROUNDING, "maximum_reward": highest + _ROUNDING}
+    # Great Expectations writes its rules as JSON, which has no infinity.
+    return {
+        "minimum_reward": max(lowest, -_UNBOUNDED) - _ROUNDING,
+        "maximum_reward": min(highest, _UNBOUNDED) + _ROUNDING,
+    }
 
 
 class Check(NamedTuple):

@@ -1,5 +1,6 @@
 """Checks between stages as Prefect tasks. Each returns the reference that it checked: a flow reads as a chain."""
 
+from kernels_eval.rewards import RewardText
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, stage_task
 from tasks.validation.config import ValidationConfig
@@ -15,7 +16,7 @@ def check_problems(stage: Stage, problems: ProblemSetRef, config: ValidationConf
 
 @stage_task("validate_sft_data", code="tasks.validation.checks", label="check of the {name}", ignored=("name",))
 def check_sft_data(
-    stage: Stage, data: SftDataRef, config: ValidationConfig, reward: str, name: str = "SFT data"
+    stage: Stage, data: SftDataRef, config: ValidationConfig, reward: RewardText, name: str = "SFT data"
 ) -> SftDataRef:
     """Return the SFT pairs without those that break an expectation; stop the flow if there are too many.
 
@@ -30,7 +31,7 @@ def check_sft_data(
 
 @stage_task("validate_trajectories", code="tasks.validation.checks", label="check of rollout {iteration}")
 def publish_checked(
-    stage: Stage, raw: TrajectoryBatchRef, config: ValidationConfig, gamma: float, reward: str, iteration: int
+    stage: Stage, raw: TrajectoryBatchRef, config: ValidationConfig, gamma: float, reward: RewardText, iteration: int
 ) -> TrajectoryBatchRef:
     """Publish the good trajectories of a raw batch, quarantine the bad ones, stop the flow if there are too many."""
     from tasks.validation.checks import validate_trajectories

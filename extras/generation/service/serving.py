@@ -19,7 +19,7 @@ from extras.generation.service.jobs import JobStore
 from extras.generation.service.runner import Runner
 from extras.generation.writers import Writer
 from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import decisive_part
+from kernels_eval.frozen import decisive_part, with_source
 from kernels_eval.judge import Judge
 from kernels_eval.problem import Problem
 from kernels_eval.server.serving import check_reach, listening, serve_app
@@ -65,5 +65,6 @@ def serve(
 
 def _identity(writer: Writer, episode: EpisodeConfig, judge: JudgeConfig) -> str:
     """Return a digest of all that decides a result beside the problem: model, GPU, judge, form of conversations."""
-    parts = [writer.digest, hardware_of(judge), JUDGE_VERSION, decisive_part(judge), decisive_part(episode)]
+    settings = [decisive_part(part, of_code=with_source) for part in (judge, episode)]
+    parts = [writer.digest, hardware_of(judge), JUDGE_VERSION, *settings]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,11 +1,18 @@
 """Rewards: the formulas of the architecture page, and no reward without a verdict on the kernel."""
 
+import importlib
+import math
+import sys
+from pathlib import Path
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels_eval import rewards, sources
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.rewards import REWARDS, TERMS, Answer, reward_bounds, reward_of
+from kernels_eval.rewards import REWARDS, TERMS, Answer, RewardText, reward_bounds, reward_of
 from kernels_eval.verdict import Status, Verdict
 
 COMPILED = Verdict(status=Status.INCORRECT, compiled=True)
@@ -101,3 +108,59 @@ def test_bounds_hold(base: str, terms: list[tuple[str, int, str]], verdict: Verd
 def test_what_is_no_reward_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="reward: "):
         reward_of(name, COMPILED)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a reward and a term of the user's, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = (
+        "def fast(verdict):\n    return verdict.speedup if verdict.correct else -1\n"
+        "def bounded(verdict):\n    return 2.0\nbounded.bounds = (0.0, 2.0)\n"
+        "def short(answer):\n    return float(answer.tokens < 100)\n"
+        "def nothing(verdict):\n    return None\n"
+        "def nan(verdict):\n    return float('nan')\n"
+    )
+    (tmp_path / "own_rewards.py").write_text(text)
+    importlib.invalidate_caches()
+    sources.forget()
+    rewards._loaded.cache_clear()
+    yield tmp_path
+    sys.modules.pop("own_rewards", None)
+    rewards._loaded.cache_clear()
+    sources.forget()
+
+
+@pytest.mark.usefixtures("own")
+def test_a_reward_and_a_term_of_your_own() -> None:
+    assert reward_of("own_rewards:fast", correct(1.5)) == 1.5
+    assert reward_of("own_rewards:fast + 0.5*own_rewards:short", COMPILED, Answer("", 5)) == pytest.approx(-0.5)
+    assert reward_of("kernelbench - 1*own_rewards:short", COMPILED, Answer("", 5)) == pytest.approx(0.1 - 1)
+    assert reward_bounds("own_rewards:fast") == (-math.inf, math.inf)
+    assert reward_bounds("own_rewards:bounded - 0.5*length") == (-0.5, 2.0)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("own_rewards:nothing", "own_rewards:nothing raised TypeError"),
+        ("own_rewards:nan", "returned nan, expected a finite number"),
+        ("own_rewards:slow", "it defines fast, bounded, short"),
+        ("own_reward:fast", "there is no module own_reward"),
+    ],
+)
+def test_a_reward_that_gives_no_number_or_is_missing_is_named(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        reward_of(name, correct(1.5))
+
+
+def test_the_source_of_reward_and_terms_counts(own: Path) -> None:
+    mark = get_args(RewardText)[1]
+    before = mark.source_of("kernelbench + 0.5*own_rewards:short")
+    (own / "own_rewards.py").write_text("def short(answer):\n    return 0.0\n")
+    sources.forget()
+    assert mark.source_of("kernelbench + 0.5*own_rewards:short") != before
+    assert mark.is_ours("kernelbench - 0.2*length")
+    assert not mark.is_ours("kernelbench - 0.2*own_rewards:short")

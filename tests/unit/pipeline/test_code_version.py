@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels_eval import sources
 from tasks.pipeline import code_version as versions
 
 
@@ -27,8 +28,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def clear() -> None:
-    for cached in (versions.code_version, versions._read, versions._source_of):
-        cached.cache_clear()
+    versions.code_version.cache_clear()
+    sources.forget()
 
 
 def version() -> str:
@@ -74,14 +75,14 @@ def test_content_digest_of_a_folder(tmp_path: Path):
 
 def test_a_right_source_that_the_interpreter_refuses_is_read_again(package: Path, monkeypatch: pytest.MonkeyPatch):
     """CPython 3.11 does so now and then, where threads build syntax trees at the same time."""
-    expected, parse = version(), versions.ast.parse
+    expected, parse = version(), sources.ast.parse
     refusals = [SystemError("AST constructor recursion depth mismatch (before=93, after=78)")] * 3
 
-    def forgetful(text: str) -> versions.ast.Module:
+    def forgetful(text: str) -> sources.ast.Module:
         if refusals:
             raise refusals.pop()
         return parse(text)
 
-    monkeypatch.setattr(versions.ast, "parse", forgetful)
+    monkeypatch.setattr(sources.ast, "parse", forgetful)
     assert version() == expected
     assert refusals == []

@@ -89,7 +89,10 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             ["rollout.episode.agents={a: {turns: first, may_stop: true}, b: {turns: later}}"],
             "rollout.episode.agents.a.may_stop: there is nothing to keep on a first turn",
         ),
-        (["rollout.episode.reward=kevn"], "rollout.episode.reward: expected one of four_part, kernelbench, kevin"),
+        (
+            ["rollout.episode.reward=kevn"],
+            "rollout.episode.reward: found 'kevn', expected one of four_part, kernelbench, kevin",
+        ),
         (
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],
             "judge.device_memory_gb: found 9, expected at least 10.0 for judge.workers = 4",

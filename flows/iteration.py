@@ -39,7 +39,7 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
             config.rollout,
             config.update.wanted_groups,
             config.update.most_problems,
-            config.update.advantage,
+            config.update.estimator.compares,
             config.update.credit,
             config.update.credit_discount,
         ),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -30,10 +31,17 @@ FORM = "package.module:name"
 class Door(NamesCode):
     """A setting that takes a name of ours, an entry point's, or a dotted path: `reward: Annotated[str, REWARD]`."""
 
-    def __init__(self, name: str, ours: Mapping[str, str] | Callable[[], Mapping[str, str]], signature: str) -> None:
-        """`ours`: dotted paths by our names. `signature`: what a name stands for, for messages."""
+    def __init__(
+        self,
+        name: str,
+        ours: Mapping[str, str] | Callable[[], Mapping[str, str]],
+        signature: str,
+        accepts: Callable[[Any], bool] = callable,
+    ) -> None:
+        """`ours`: dotted paths by our names. `signature`: what a name stands for, for messages. `accepts`: tests it."""
         self.name = name
         self.signature = signature
+        self._accepts = accepts
         self._ours = ours
 
     @property
@@ -64,7 +72,11 @@ class Door(NamesCode):
 
     def load(self, name: str) -> Any:
         """Return what a name stands for, imported. Raises InputError, which says what is missing where."""
-        return _imported(self.name, self.path_of(name), self.signature)
+        path = self.path_of(name)
+        found = _imported(self.name, path, self.signature)
+        if not self._accepts(found):
+            raise InputError(f"{self.name}: {path}: expected {self.signature}, found {_described(found)}")
+        return found
 
     def verify(self, value: str) -> None:
         """Import what a value names if it is not ours; before anything expensive starts. Raises InputError."""
@@ -95,6 +107,7 @@ def files_of(package: str, attribute: str) -> Callable[[], dict[str, str]]:
     A module `NAME.py` stands for `package.NAME:attribute`.
     """
 
+    @functools.cache
     def names() -> dict[str, str]:
         folders = [Path(folder) for folder in importlib.import_module(package).__path__]
         modules = {path.stem for folder in folders for path in folder.glob("*.py") if path.stem != "__init__"}
@@ -165,6 +178,10 @@ def _imported(door: str, path: str, signature: str) -> Any:
             f"{door}: {path}: expected {signature}; {module.__file__} has no {attribute!r}, it defines {defined}"
         )
     return getattr(module, attribute)
+
+
+def _described(found: Any) -> str:
+    return "a function" if isinstance(found, FunctionType) else f"an object of type {type(found).__name__}"
 
 
 def _defined(module: Any) -> Iterator[str]:

@@ -209,7 +209,7 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
         tokens=update.tokens_per_rank,
         checkpointing=update.activation_checkpointing,
         reference=update.kl_coefficient > 0,
-        critic=update.advantage == "gae",
+        critic=update.estimator.critic,
         trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
         offloaded=offloaded_share(update.deepspeed),
     )

@@ -137,7 +137,7 @@ def describe(config: RunConfig) -> list[str]:
     ]
     if config.iterations:
         update = config.update
-        refill = refill_for(rollout, update.wanted_groups, update.most_problems, update.advantage)
+        refill = refill_for(rollout, update.wanted_groups, update.most_problems, update.estimator.compares)
         more = f" (up to {refill.problems} until {refill.groups} groups have variance)" if refill else ""
         lines += [
             f"{counted(config.iterations, 'iteration')}: {counted(rollout.problems_per_iteration, 'problem')}{more} × "

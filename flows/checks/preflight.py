@@ -97,7 +97,7 @@ def check_pretrained(config: RunConfig) -> None:
         if agent.pretrained is not None:
             check_model_folder(f"rollout.episode.agents.{name}.pretrained", agent.pretrained)
     check_lora(config)
-    critic = config.update.critic.pretrained if config.update.advantage == "gae" else None
+    critic = config.update.critic.pretrained if config.update.estimator.critic else None
     if critic is not None and not Path(critic).exists():
         raise InputError(f"update.critic.pretrained: no such file or folder: {critic}")
     if critic is not None:

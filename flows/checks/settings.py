@@ -18,7 +18,7 @@ from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
 from tasks.training.deepspeed_file import stage_of
-from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE
+from tasks.update.doors import names_that_compare
 
 
 def check_settings(config: RunConfig) -> None:
@@ -91,15 +91,17 @@ def check_device_memory(config: RunConfig) -> None:
 def check_credit(config: RunConfig) -> None:
     """Check that turns which share a first answer are compared one by one, and that `counterfactual` has such turns."""
     update, shared = config.update, config.rollout.samples_per_kernel
-    if shared > 1 and update.advantage in OF_TRAJECTORY:
+    compares = update.estimator.compares
+    if shared > 1 and compares == "trajectories":
         raise InputError(
             f"rollout.samples_per_kernel: found {shared}, expected 1 with update.advantage = {update.advantage}, "
             "which compares whole conversations"
         )
-    if update.credit == "counterfactual" and (shared == 1 or update.advantage in WITHOUT_BASELINE):
+    if update.credit == "counterfactual" and (shared == 1 or compares == "nothing"):
         raise InputError(
             "update.credit: counterfactual compares answers to the same kernel; expected rollout.samples_per_kernel of "
-            f"2 or more, found {shared}, and update.advantage = turn_rloo or turn_grpo, found {update.advantage}"
+            f"2 or more, found {shared}, and update.advantage = {' or '.join(names_that_compare('turns'))}, or "
+            f"another that compares turns, found {update.advantage}"
         )
 
 

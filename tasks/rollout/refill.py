@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import recorded
-from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, GroupKey, group_turns, question
+from tasks.trajectories.groups import Compares, GroupKey, group_turns, question
 from tasks.trajectories.returns import Credit, credited
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Refill(FrozenModel):
     groups: int
     problems: int
     """Largest number of problems to run."""
-    advantage: Advantage
-    """Estimator: decides which samples are compared."""
+    compares: Compares
+    """What the update's estimator compares."""
     credit: Credit = "return"
     """Value by which they are compared (`update.credit`), with its discount."""
     credit_discount: float = 1.0
@@ -61,7 +61,7 @@ def refill_for(
     rollout: "RolloutConfig",
     wanted_groups: int | None,
     most_problems: int | None,
-    advantage: Advantage,
+    compares: Compares,
     credit: Credit = "return",
     credit_discount: float = 1.0,
 ) -> Refill | None:
@@ -69,11 +69,11 @@ def refill_for(
 
     `wanted_groups` None: no refill. `most_problems` None: MOST_PROBLEMS times the first draw.
     """
-    if wanted_groups is None or advantage in WITHOUT_BASELINE:
+    if wanted_groups is None or compares == "nothing":
         return None
     most = most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
     discount = credit_discount if credit != "return" else 1.0
-    return Refill(groups=wanted_groups, problems=most, advantage=advantage, credit=credit, credit_discount=discount)
+    return Refill(groups=wanted_groups, problems=most, compares=compares, credit=credit, credit_discount=discount)
 
 
 def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
@@ -141,4 +141,4 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, refill: Re
                 found.setdefault((key, answer), (trajectory.trajectory_id, []))[1].append(value)
     returns = [fmean(values) for _, values in found.values()]
     names = [name for name, _ in found.values()]
-    return group_turns(returns, [key for key, _ in found], names, refill.advantage).useful
+    return group_turns(returns, [key for key, _ in found], names, refill.compares).useful

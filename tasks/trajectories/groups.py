@@ -10,13 +10,11 @@ from typing import Literal
 
 from tasks.trajectories.returns import Credit
 
-Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
+Compares = Literal["turns", "trajectories", "nothing"]
+"""What an advantage estimator compares: turns at the same place, whole trajectories by their return, or no peers, so
+that groups of one and groups without variance are trained on as well."""
 GroupKey = tuple[str, int, str]
 """(group, turn, role): samples that answered the same question."""
-WITHOUT_BASELINE = ("reinforce_pp", "gae")
-"""Estimators that compare no peers: groups of one and groups without variance are trained on as well."""
-OF_TRAJECTORY = ("grpo", "dr_grpo", "rloo")
-"""Estimators for which all turns of a trajectory share its return."""
 SMALLEST_SPREAD = 1e-9
 """Scores of a group that differ by less count as equal."""
 
@@ -58,16 +56,16 @@ def question(group: str, turn_index: int, role: str, prompt_token_ids: Sequence[
 
 
 def group_turns(
-    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
+    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], compares: Compares
 ) -> Groups:
     """Group turns, each with a return, a key and a trajectory id; estimators without peers leave no group out."""
-    scores, peers = _scores(returns, keys, trajectories, advantage)
+    scores, peers = _scores(returns, keys, trajectories, compares)
     rows_of: dict[GroupKey, list[int]] = {}
     for row, key in enumerate(peers):
         rows_of.setdefault(key, []).append(row)
     single: set[GroupKey] = set()
     constant: set[GroupKey] = set()
-    if advantage not in WITHOUT_BASELINE:
+    if compares != "nothing":
         for key, rows in rows_of.items():
             of_group = [scores[row] for row in rows]
             if len({trajectories[row] for row in rows}) == 1:
@@ -78,10 +76,10 @@ def group_turns(
 
 
 def _scores(
-    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
+    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], compares: Compares
 ) -> tuple[list[float], list[GroupKey]]:
     """Return each turn's score and its peers. A trajectory's return is that of its first turn."""
-    if advantage not in OF_TRAJECTORY:
+    if compares != "trajectories":
         return list(returns), list(keys)
     first: dict[tuple[str, str], tuple[int, float]] = {}
     for row, (_, turn, role) in enumerate(keys):

@@ -1,10 +1,24 @@
 """Returns: a turn's value, computed from the rewards of its episode."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated
 
-Credit = Literal["return", "final", "improvement", "counterfactual"]
-"""Value of a turn (`update.credit`): the first is stored with it, the others are computed when it is trained on."""
+from kernels_eval.doors import Door
+from kernels_eval.errors import InputError
+
+CREDIT = Door(
+    "credit",
+    {
+        "return": f"{__name__}:turn_returns",
+        "final": f"{__name__}:final_returns",
+        "improvement": f"{__name__}:improvement_returns",
+        # Compared with other answers to the same kernel (tasks.trajectories.groups.question).
+        "counterfactual": f"{__name__}:improvement_returns",
+    },
+    "a function (rewards, discount) -> values",
+)
+Credit = Annotated[str, CREDIT]
+"""Value of a turn (`update.credit`): `return` is stored with it, the others are computed when it is trained on."""
 _OWN_SHARE = 0.3
 """Share of a turn's own reward in the credit `final`; the rest is the episode's last reward."""
 
@@ -56,10 +70,7 @@ def improvement_returns(rewards: Sequence[float | None], discount: float) -> lis
 
 def credited(rewards: Sequence[float | None], credit: Credit, discount: float) -> list[float | None]:
     """Return the value of each turn of one episode by this credit; `discount`: from turn to turn."""
-    functions = {
-        "return": turn_returns,
-        "final": final_returns,
-        "improvement": improvement_returns,
-        "counterfactual": improvement_returns,  # compared with other answers to the same kernel (groups.question)
-    }
-    return functions[credit](rewards, discount)
+    values = CREDIT.load(credit)(rewards, discount)
+    if len(values) != len(rewards):
+        raise InputError(f"update.credit: {credit} returned {len(values)} values for {len(rewards)} turns")
+    return list(values)

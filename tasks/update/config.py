@@ -6,17 +6,16 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 from tasks.training.config import Beta, EngineConfig, LoraConfig
-from tasks.trajectories.groups import Advantage
 from tasks.trajectories.returns import Credit
+from tasks.update.doors import ADVANTAGE, CORRECTION, KL_ESTIMATOR, POLICY_LOSS, Estimator
 
-PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
 
 
 class CorrectionConfig(FrozenModel):
     """Corrections for a sampler whose numerics are not the trainer's (tasks.update.corrections)."""
 
-    weights: Literal["token_tis", "sequence_tis", "icepop", "none"] = "token_tis"
+    weights: Annotated[str, CORRECTION] = "token_tis"
     """Importance weight of a token: truncated ratio of it or its sequence; `icepop` drops tokens out of range."""
     upper: float | None = Field(default=None, gt=0)
     """Largest weight; none: 2 for TIS, 5 for IcePop."""
@@ -36,7 +35,7 @@ class CorrectionConfig(FrozenModel):
 
 
 class CriticConfig(FrozenModel):
-    """The value model that `advantage: gae` (PPO) trains beside the policy."""
+    """The value model that an update trains beside the policy if its estimator needs one (`advantage: gae`, PPO)."""
 
     pretrained: Annotated[str | None, FileContent] = None
     """Hugging Face folder that the critic's body starts from; none: the policy's."""
@@ -50,21 +49,24 @@ class CriticConfig(FrozenModel):
 class UpdateConfig(EngineConfig):
     """One RL update: engine and ranks (tasks.training), which SFT uses too; advantages, loss, optimizer."""
 
-    advantage: Advantage = "turn_rloo"
+    advantage: Annotated[str, ADVANTAGE] = "turn_rloo"
     """`turn_*`: a return and a baseline for each turn. `grpo`, `dr_grpo`, `rloo`: the trajectory's return
-    for all of its turns. `reinforce_pp` needs no groups; `gae` trains a critic (PPO)."""
+    for all of its turns. `reinforce_pp` needs no groups; `gae` trains a critic (PPO). Or an estimator of your own:
+    `my_estimators:median` (docs/doors.md)."""
     credit: Credit = "return"
     """Value of a turn. `return`: discounted rewards from it on, as they are stored. `final`: 0.3 of its own reward and
     0.7 of the last one, discounted by the turns between. `improvement`: what it added to the best reward before it,
     and, discounted, what later turns added. `counterfactual`: the same, compared after the first turn with what others
-    made of the same kernel alone (`rollout.samples_per_kernel`)."""
+    made of the same kernel alone (`rollout.samples_per_kernel`). Or a function of your own: `my_credits:last`
+    (docs/doors.md)."""
     credit_discount: float = Field(default=0.9, ge=0, le=1)
     """Discount from turn to turn of every credit but `return`."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     critic: CriticConfig = CriticConfig()
-    policy_loss: PolicyLoss = "ppo_clip"
+    policy_loss: Annotated[str, POLICY_LOSS] = "ppo_clip"
+    """Loss per token, or one of your own: `my_losses:quantile` (docs/doors.md)."""
     aggregation: Aggregation = "token_mean"
     clip_low: float | None = Field(default=None, gt=0)
     """None: the loss's own: ppo_clip 0.2, gspo 3e-4, cispo 1.0, dppo 0.2."""
@@ -73,7 +75,7 @@ class UpdateConfig(EngineConfig):
     dual_clip: float | None = Field(default=3.0, gt=1)
     """Bound on the loss of tokens with a negative advantage (`ppo_clip`)."""
     kl_coefficient: float = Field(default=0.01, ge=0)
-    kl_estimator: Literal["k1", "k2", "k3", "low_var_kl", "k3_k2"] = "k3_k2"
+    kl_estimator: Annotated[str, KL_ESTIMATOR] = "k3_k2"
     """`k3_k2`: the value of k3, at most 10 a token, with the gradient of k2 (k3's own gradient is not the KL's)."""
     kl_in: Literal["loss", "reward"] = "loss"
     """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
@@ -92,7 +94,7 @@ class UpdateConfig(EngineConfig):
     wanted_groups: int | None = Field(default=None, ge=1)
     """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or
     `most_problems` were played. With `turn_*` each turn of a problem is a group. None: the problems of the first
-    draw, whatever comes of them; so it is with `reinforce_pp` and `gae` too, which compare no groups."""
+    draw, whatever comes of them; so it is too with an estimator that compares no groups."""
     most_problems: int | None = Field(default=None, ge=1)
     """Problems that an iteration may play for `wanted_groups`; none: four times `rollout.problems_per_iteration`."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -133,6 +135,11 @@ class UpdateConfig(EngineConfig):
         if found is None and info.data.get("overlong") == "penalise":
             raise ValueError("a number of response tokens with update.overlong = penalise")
         return found
+
+    @property
+    def estimator(self) -> Estimator:
+        """The advantage estimator, with what it declares."""
+        return ADVANTAGE.load(self.advantage)
 
     @property
     def engine(self) -> EngineConfig:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from tasks.update.config import CorrectionConfig
-from tasks.update.losses import LOG_RATIO_LIMIT, check_choice, given, masked_mean, masked_sum
+from tasks.update.doors import CORRECTION
+from tasks.update.losses import LOG_RATIO_LIMIT, check_choice, given, masked_mean, masked_sum, per_token
 
 Level = Literal["token", "sequence"]
 Estimator = Literal["k1", "k3"]
@@ -118,6 +119,30 @@ def off_policy_sequence_mask(
     return (~dropped).to(mask.dtype)
 
 
+def token_tis(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig) -> Tensor:
+    """TIS by the token's own ratio, within the settings' bounds."""
+    return truncated_weights(log_probs, sampler_log_probs, mask, level="token", **_bounds(settings))
+
+
+def sequence_tis(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig) -> Tensor:
+    """TIS by the ratio of the token's sequence, within the settings' bounds."""
+    return truncated_weights(log_probs, sampler_log_probs, mask, level="sequence", **_bounds(settings))
+
+
+def icepop(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig) -> Tensor:
+    """IcePop within the settings' bounds."""
+    return icepop_weights(log_probs, sampler_log_probs, mask, **_bounds(settings))
+
+
+def uncorrected(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig) -> Tensor:
+    """Weight 1 for every token."""
+    return mask
+
+
+def _bounds(settings: CorrectionConfig) -> dict[str, float]:
+    return given(lower=settings.lower, upper=settings.upper)
+
+
 def correction(
     log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig | None = None
 ) -> Correction:
@@ -126,15 +151,8 @@ def correction(
     Rejected tokens still count in the loss's normaliser: a step that rejects much moves less.
     """
     settings = CorrectionConfig() if settings is None else settings
-    bounds = given(lower=settings.lower, upper=settings.upper)
-    match settings.weights:
-        case "token_tis" | "sequence_tis":
-            level: Level = "token" if settings.weights == "token_tis" else "sequence"
-            weights = truncated_weights(log_probs, sampler_log_probs, mask, level=level, **bounds)
-        case "icepop":
-            weights = icepop_weights(log_probs, sampler_log_probs, mask, **bounds)
-        case "none":
-            weights = mask
+    found = CORRECTION.load(settings.weights)(log_probs, sampler_log_probs, mask, settings)
+    weights = per_token(found, mask, f"update.correction.weights: {settings.weights}")
     kept = mask
     if settings.rejection != "none":
         kept = kept * rejection_mask(

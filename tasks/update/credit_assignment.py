@@ -1,7 +1,7 @@
 """Credit assignment: the advantage of every response token. Runs on each rank, before the first optimizer step.
 
-The estimators are the pure functions of `tasks.update.advantages`, called on all samples at once: groups compare
-trajectories × turns [B, K], estimators without peers see tokens [B, T]. This module also defines the sample (one turn)
+The estimator (tasks.update.estimators) is called once, on all samples: groups compare trajectories × turns [B, K],
+estimators without peers see tokens [B, T]. This module also defines the sample (one turn)
 and imports no table library, which keeps a rank's start short.
 """
 
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from kernels_eval.errors import InputError
 from tasks.training.batches import TrainedSequence
-from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE, Advantage, GroupKey
-from tasks.update import advantages as estimators
+from tasks.trajectories.groups import GroupKey
+from tasks.update.advantages import outcome_rewards
 from tasks.update.config import UpdateConfig
+from tasks.update.doors import Estimator
 
 
 @dataclass(frozen=True)
@@ -84,30 +85,29 @@ def credit(
     """Return the advantages of every response token.
 
     penalties: [R_i] a sample, taken off each token's reward (KL in the reward). values: [R_i] a sample, the critic's
-    before the update; only `gae` needs them. A sample's score is the reward of its last token. masked: turns that are
-    compared but not trained on; with penalties, which they do not have, samples are compared among themselves.
+    before the update, if the estimator needs one. A sample's score is the reward of its last token. masked: turns that
+    are compared but not trained on; with penalties, which they do not have, samples are compared among themselves.
     """
     lengths = [sample.responded for sample in samples]
-    if config.advantage not in WITHOUT_BASELINE:
-        compared = [*samples, *masked] if penalties is None else _penalised(samples, config.advantage, penalties)
-        found = turn_advantages(compared, config.advantage).float()
+    estimator = config.estimator
+    if estimator.compares != "nothing":
+        compared = [*samples, *masked] if penalties is None else _penalised(samples, estimator, penalties)
+        found = turn_advantages(compared, estimator).float()
         return Credit([found[row].repeat(length) for row, length in enumerate(lengths)], None)
     mask = _mask(lengths)
     scores = torch.tensor([sample.score for sample in samples], dtype=torch.float64)
-    rewards = estimators.outcome_rewards(scores, mask)
+    rewards = outcome_rewards(scores, mask)
     if penalties is not None:
         rewards = rewards - _grid(penalties, mask)
-    if config.advantage == "reinforce_pp":
-        advantages, _ = estimators.reinforce_plus_plus(rewards, mask, config.gamma)
-        return Credit(_rows(advantages, lengths), None)
+    if not estimator.critic:
+        return Credit(_rows(estimator(rewards, mask, config), lengths), None)
     if values is None:
-        raise InputError("update.advantage: gae needs the values of a critic, found none")
-    grid = _grid(values, mask)
-    advantages, returns = estimators.gae(rewards, grid, mask, config.gamma, config.gae_lambda, whiten=True)
+        raise InputError(f"update.advantage: {config.advantage} needs the values of a critic, found none")
+    advantages, returns = estimator(rewards, mask, config, _grid(values, mask))
     return Credit(_rows(advantages, lengths), _rows(returns, lengths))
 
 
-def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
+def turn_advantages(turns: Sequence[Score], estimator: Estimator) -> Tensor:
     """Return the advantage of each turn among its peers, in float64.
 
     Turns are laid out as [B, K], a row for each trajectory and role: a trajectory counts once in a baseline.
@@ -126,22 +126,15 @@ def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
     scores, played = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     scores[row_of, column_of] = torch.tensor([turn.score for turn in turns], dtype=torch.float64)
     played[row_of, column_of] = 1
-    of_trajectory = scores.masked_fill(played == 0, -torch.inf).amax(dim=1)
-    of_trajectories = {"grpo": estimators.grpo, "dr_grpo": estimators.dr_grpo, "rloo": estimators.rloo}
-    of_turns = {"turn_grpo": estimators.turn_grpo, "turn_rloo": estimators.turn_rloo}
-    if advantage in of_trajectories:
-        found = of_trajectories[advantage](of_trajectory, groups, played)
-    elif advantage in of_turns:
-        found = of_turns[advantage](scores, groups, mask=played)
-    else:
-        raise InputError(f"update.advantage: {advantage} compares no turns")
-    return found[row_of, column_of]
+    if estimator.compares == "trajectories":
+        scores = scores.masked_fill(played == 0, -torch.inf).amax(dim=1)
+    return estimator(scores, groups, played)[row_of, column_of]
 
 
-def _penalised(samples: Sequence[Sample], advantage: Advantage, penalties: Sequence[Tensor]) -> list[Score]:
+def _penalised(samples: Sequence[Sample], estimator: Estimator, penalties: Sequence[Tensor]) -> list[Score]:
     """Return the samples' scores less their own penalties, or the trajectory's if its turns share a score."""
     own = [float(penalty.double().sum()) for penalty in penalties]
-    if advantage in OF_TRAJECTORY:
+    if estimator.compares == "trajectories":
         of_trajectory: dict[tuple[str, str], float] = {}
         keys = [(sample.trajectory, sample.group[2]) for sample in samples]
         for key, penalty in zip(keys, own, strict=True):

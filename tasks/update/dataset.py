@@ -17,7 +17,7 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
 from tasks.training.batches import TrainedSequence
-from tasks.trajectories.groups import SHARED_KEY, WITHOUT_BASELINE, GroupKey, group_turns, question
+from tasks.trajectories.groups import SHARED_KEY, GroupKey, group_turns, question
 from tasks.trajectories.returns import credited
 from tasks.trajectories.schema import TURNS_FILE
 from tasks.update.advantages import soft_overlong_penalty
@@ -78,7 +78,7 @@ def make_samples(
     trajectories = usable["trajectory_id"].to_list()
     overlong = (usable["finish_reason"] == "length").fill_null(False).to_numpy()
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
-    groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
+    groups = group_turns(returns.tolist(), keys, trajectories, config.estimator.compares)
     left_out = groups.single | groups.constant
     samples: list[Sample] = []
     masked: list[Score] = []
@@ -101,7 +101,7 @@ def make_samples(
             )
         )
     # For estimators that compare no groups the rollout draws no further problems.
-    wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
+    wanted = 0 if config.estimator.compares == "nothing" else config.wanted_groups or 0
     if not samples:
         raise NothingToLearnError(
             f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tasks.update.losses import LOG_RATIO_LIMIT, check_choice
+from tasks.update.doors import KL_ESTIMATOR
+from tasks.update.losses import LOG_RATIO_LIMIT, per_token
 
 _KL_LIMIT = 10.0
 
@@ -43,20 +44,10 @@ def k3_k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     return gradient + (low_var_kl(log_probs, reference_log_probs) - gradient).detach()
 
 
-KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "k1": k1,
-    "k2": k2,
-    "k3": k3,
-    "low_var_kl": low_var_kl,
-    "k3_k2": k3_k2,
-}
-"""By the name that `update.kl_estimator` gives."""
-
-
 def kl_penalty(log_probs: Tensor, reference_log_probs: Tensor, estimator: str) -> Tensor:
-    """Return the named estimator's value per token."""
-    check_choice("estimator", estimator, KL_ESTIMATORS)
-    return KL_ESTIMATORS[estimator](log_probs, reference_log_probs)
+    """Return the named estimator's value per token (`update.kl_estimator`)."""
+    found = KL_ESTIMATOR.load(estimator)(log_probs, reference_log_probs)
+    return per_token(found, log_probs, f"update.kl_estimator: {estimator}")
 
 
 def _with_finite_gradient(function: Callable[[Tensor], Tensor], log_ratio: Tensor) -> Tensor:

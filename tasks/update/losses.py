@@ -181,6 +181,15 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def per_token(found: Any, like: Tensor, where: str) -> Tensor:
+    """Return what a named function gave for each token. Raises InputError if its shape is not that of `like`."""
+    shape = tuple(getattr(found, "shape", ()))
+    if not isinstance(found, Tensor) or shape != tuple(like.shape):
+        what = f"the shape {shape}" if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(f"{where} returned {what}, expected a number for each token, {tuple(like.shape)}")
+    return found
+
+
 def check_choice(argument: str, found: str, known: Collection[str]) -> None:
     """Raise InputError if `found` is none of the names."""
     if found not in known:

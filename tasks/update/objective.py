@@ -8,8 +8,9 @@ from torch import Tensor
 from tasks.training.batches import MicroBatch
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import Correction, correction
+from tasks.update.doors import POLICY_LOSS
 from tasks.update.kl import kl_penalty
-from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, given, gspo, masked_sum, ppo_clip
+from tasks.update.losses import LossPerToken, aggregate, masked_sum, per_token
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def objective(
         corrected = Correction(weights=mask, kept=mask)
     else:
         corrected = correction(old, targets.sampler_log_probs, mask, config.correction)
-    per_token, figures = policy_loss(new, old, targets.advantages, mask, config)
-    policy = aggregate(per_token * corrected.weights, mask, config.aggregation, normaliser)
+    losses, figures = policy_loss(new, old, targets.advantages, mask, config)
+    policy = aggregate(losses * corrected.weights, mask, config.aggregation, normaliser)
     loss = policy
     kl_sum = torch.zeros((), device=mask.device)
     if targets.reference_log_probs is not None:
@@ -72,14 +73,7 @@ def objective(
 def policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
 ) -> LossPerToken:
-    """Return the configured loss per token [n, R] and its figures. An unset clip range is the loss's own default."""
-    clip = given(clip_low=config.clip_low, clip_high=config.clip_high)
-    match config.policy_loss:
-        case "ppo_clip":
-            return ppo_clip(log_probs, old_log_probs, advantages, dual_clip=config.dual_clip, **clip)
-        case "gspo":
-            return gspo(log_probs, old_log_probs, advantages, mask, **clip)
-        case "cispo":
-            return cispo(log_probs, old_log_probs, advantages, **clip)
-        case "dppo":
-            return dppo(log_probs, old_log_probs, advantages, **clip)
+    """Return the configured loss per token [n, R] and its figures. Raises InputError if its shape is another one."""
+    found = POLICY_LOSS.load(config.policy_loss)(log_probs, old_log_probs, advantages, mask, config)
+    loss, figures = found if isinstance(found, tuple) else (found, {})
+    return per_token(loss, log_probs, f"update.policy_loss: {config.policy_loss}"), figures

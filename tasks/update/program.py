@@ -261,7 +261,7 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     policy = PolicyEngine(model, settings)
     restore_optimizer(policy, source)
     critic = None
-    if job.config.advantage == "gae":
+    if job.config.estimator.critic:
         stored = source / CRITIC_FOLDER
         origin = stored if stored.is_dir() else job.config.critic.pretrained or job.policy.path
         critic = CriticEngine(load_critic(origin, job.dtype), critic_settings(job.config, job.dtype))
@@ -277,7 +277,7 @@ def _holds(rank: RankContext, job: UpdateJob) -> bool:
 
 
 def _fits(held: Engines, job: UpdateJob, settings: EngineSettings) -> bool:
-    wanted = critic_settings(job.config, job.dtype) if job.config.advantage == "gae" else None
+    wanted = critic_settings(job.config, job.dtype) if job.config.estimator.critic else None
     found = None if held.critic is None else held.critic.settings
     return held.policy.settings == settings and held.base == job.base and found == wanted
 

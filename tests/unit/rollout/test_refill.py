@@ -69,8 +69,8 @@ def play(simulation: Any, small_tokenizer: Any, problems: ProblemSetRef, tmp_pat
     return played
 
 
-def wanted(groups: int, problems: int = PROBLEMS, advantage: Any = "turn_rloo") -> Refill:
-    return Refill(groups=groups, problems=problems, advantage=advantage)
+def wanted(groups: int, problems: int = PROBLEMS, compares: Any = "turns") -> Refill:
+    return Refill(groups=groups, problems=problems, compares=compares)
 
 
 def record(batch: TrajectoryBatchRef) -> RefillRecord:
@@ -81,7 +81,7 @@ def record(batch: TrajectoryBatchRef) -> RefillRecord:
 
 @pytest.mark.parametrize("advantage", ["turn_rloo", "grpo"])
 def test_problems_are_drawn_until_the_update_has_its_groups(play: Any, problems: ProblemSetRef, advantage: Any) -> None:
-    batch = play(wanted(8, advantage=advantage))
+    batch = play(wanted(8, compares=UpdateConfig(advantage=advantage).estimator.compares))
     found = record(batch)
     assert found.useful >= found.wanted == 8
     assert found.missing == 0
@@ -142,7 +142,7 @@ def test_a_rollout_killed_in_a_later_draw_is_played_again_to_the_same_tokens(
 
 
 def refill_of(update: UpdateConfig) -> Refill | None:
-    return refill_for(CONFIG, update.wanted_groups, update.most_problems, update.advantage)
+    return refill_for(CONFIG, update.wanted_groups, update.most_problems, update.estimator.compares)
 
 
 def test_settings_become_a_refill() -> None:
@@ -172,7 +172,7 @@ def test_a_broken_record_is_named(play: Any) -> None:
 def test_shared_first_answers_count_once_as_in_the_update(play: Any, credit: Any) -> None:
     episode = CONFIG.episode.model_copy(update={"task": "kernelbench_multiturn", "max_turns": 3})
     changes = {"samples_per_problem": 6, "samples_per_kernel": 3, "episode": episode}
-    refill = Refill(groups=40, problems=PROBLEMS, advantage="turn_rloo", credit=credit, credit_discount=0.9)
+    refill = Refill(groups=40, problems=PROBLEMS, compares="turns", credit=credit, credit_discount=0.9)
     batch = play(refill, config=CONFIG.model_copy(update=changes))
     turns = read_turns(batch)
     assert (

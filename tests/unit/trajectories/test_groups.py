@@ -1,12 +1,9 @@
 """Turns that are compared, and groups that have a gradient, against a count one group at a time."""
 
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.trajectories.groups import OF_TRAJECTORY, GroupKey, group_turns
+from tasks.trajectories.groups import GroupKey, group_turns
 
 EPISODES = st.lists(
     st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from([0.0, 0.3, 2.3]), min_size=1, max_size=3)), max_size=8
@@ -25,7 +22,7 @@ def turns_of(episodes: list[tuple[str, list[float]]]) -> tuple[list[float], list
 
 @given(episodes=EPISODES)
 def test_a_turns_peers_are_those_of_its_group_and_turn(episodes: list[tuple[str, list[float]]]) -> None:
-    found = group_turns(*turns_of(episodes), "turn_rloo")
+    found = group_turns(*turns_of(episodes), "turns")
     useful = 0
     for key in {(group, index) for group, returns in episodes for index in range(len(returns))}:
         scores = [returns[key[1]] for group, returns in episodes if group == key[0] and key[1] < len(returns)]
@@ -36,24 +33,22 @@ def test_a_turns_peers_are_those_of_its_group_and_turn(episodes: list[tuple[str,
     assert found.scores == turns_of(episodes)[0]
 
 
-@pytest.mark.parametrize("advantage", OF_TRAJECTORY)
 @given(episodes=EPISODES)
-def test_a_trajectorys_turns_share_its_return(advantage: Any, episodes: list[tuple[str, list[float]]]) -> None:
-    found = group_turns(*turns_of(episodes), advantage)
+def test_a_trajectorys_turns_share_its_return(episodes: list[tuple[str, list[float]]]) -> None:
+    found = group_turns(*turns_of(episodes), "trajectories")
     assert found.scores == [returns[0] for _, returns in episodes for _ in returns]
     firsts = {name: [returns[0] for group, returns in episodes if group == name] for name in "ab"}
     assert found.useful == sum(len(set(scores)) > 1 for scores in firsts.values())
     assert {key[1] for key in found.peers} <= {-1}
 
 
-@pytest.mark.parametrize("advantage", ["reinforce_pp", "gae"])
-def test_without_peers_every_group_is_useful(advantage: Any) -> None:
-    found = group_turns([1.0, 1.0, 0.5], [("a", 0, "solver"), ("a", 0, "solver"), ("b", 0, "solver")], "xyz", advantage)
+def test_without_peers_every_group_is_useful() -> None:
+    found = group_turns([1.0, 1.0, 0.5], [("a", 0, "solver"), ("a", 0, "solver"), ("b", 0, "solver")], "xyz", "nothing")
     assert (found.number, found.useful) == (2, 2)
 
 
 def test_roles_are_not_compared_with_each_other_and_rounding_is_no_difference() -> None:
     keys = [("a", 0, "generator"), ("a", 0, "generator"), ("a", 0, "optimizer"), ("a", 0, "optimizer")]
-    found = group_turns([0.1 + 0.2, 0.3, 0.0, 1.0], keys, ["x", "y", "x", "y"], "turn_grpo")
+    found = group_turns([0.1 + 0.2, 0.3, 0.0, 1.0], keys, ["x", "y", "x", "y"], "turns")
     assert found.constant == {("a", 0, "generator")}
     assert found.useful == 1

@@ -26,7 +26,7 @@ WAIT_S = 900.0
 MARK = "KERNELMILL_README_TEST"
 README = ROOT / "README.md"
 QUICK_START = pasted_blocks(ROOT / "docs" / "quick-start.md")
-(STEPS,) = [block for block in QUICK_START if "kernelmill init" in block]
+(STEPS,) = [block for block in QUICK_START if "kernelmill --help" in block]
 (SCHEDULED,) = [block for block in QUICK_START if "prefect server start" in block]
 FAILED = "A COMMAND FAILED"
 

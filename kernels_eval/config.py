@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from kernels_eval.doors import Door, files_of
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational
 
@@ -18,14 +19,25 @@ LEAST_DEVICE_GB = 2.5
 """Device memory of a worker at least, in GiB: three CUDA contexts of about 0.5, and 1 for tensors."""
 
 
+AUTO = "auto"
+"""In the place of a back end's name: the one that each source's imports name (kernels_eval.backends.backend_for)."""
+BACKEND = Door(
+    "backend",
+    files_of("kernels_eval.backends", "BACKEND"),
+    "an instance of kernels_eval.backends.Backend",
+    lambda found: callable(getattr(found, "own_kernels", None)),
+    other_values=(AUTO,),
+)
+
+
 class JudgeConfig(FrozenModel):
     """Settings of the judge."""
 
     workers: Annotated[int, Operational] = Field(default=2, ge=1, le=512)
     """Kernels judged at the same time on this machine. On a CPU, one that takes long does not count."""
-    backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
+    backend: Annotated[str, BACKEND] = "triton"
     """Language of the kernels: the name of a module of kernels_eval.backends; `auto`: the one that each kernel's
-    imports name, Triton where they name none."""
+    imports name, Triton where they name none. Or one of your own: `my_backends:HELION` (docs/doors.md)."""
     targets: tuple[str, ...] = ("cuda:90",)
     """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
     compile: Literal["never", "correct", "always"] = "correct"

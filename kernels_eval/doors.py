@@ -37,11 +37,16 @@ class Door(NamesCode):
         ours: Mapping[str, str] | Callable[[], Mapping[str, str]],
         signature: str,
         accepts: Callable[[Any], bool] = callable,
+        other_values: tuple[str, ...] = (),
     ) -> None:
-        """`ours`: dotted paths by our names. `signature`: what a name stands for, for messages. `accepts`: tests it."""
+        """`ours`: dotted paths by our names. `signature`: what a name stands for, for messages. `accepts`: tests it.
+
+        `other_values`: values of the setting that name nothing to load, such as `auto`.
+        """
         self.name = name
         self.signature = signature
         self._accepts = accepts
+        self._other_values = other_values
         self._ours = ours
 
     @property
@@ -52,7 +57,7 @@ class Door(NamesCode):
     @property
     def names(self) -> tuple[str, ...]:
         """Known names, sorted: ours and those of installed packages."""
-        return tuple(sorted({*self.ours, *_plugins(self.name)}))
+        return tuple(sorted({*self.ours, *self._other_values, *_plugins(self.name)}))
 
     @property
     def expectation(self) -> str:
@@ -61,7 +66,7 @@ class Door(NamesCode):
 
     def knows(self, name: str) -> bool:
         """True for a known name, and for a dotted path, whether it leads anywhere or not."""
-        return name in self.ours or name in _plugins(self.name) or DOTTED.fullmatch(name) is not None
+        return name in self.names or DOTTED.fullmatch(name) is not None
 
     def path_of(self, name: str) -> str:
         """Return the dotted path that a name stands for. Raises InputError if it is neither known nor a path."""
@@ -80,23 +85,23 @@ class Door(NamesCode):
 
     def verify(self, value: str) -> None:
         """Import what a value names if it is not ours; before anything expensive starts. Raises InputError."""
-        if value not in self.ours:
+        if not self.is_ours(value):
             self.load(value)
 
     def source_of(self, value: str) -> str:
         """Return the digest of the source behind a name, with all that it imports of the same project."""
-        return source_digest(self.path_of(value))
+        return "" if value in self._other_values else source_digest(self.path_of(value))
 
     def is_ours(self, value: str) -> bool:
         """True if the source behind a value belongs to this package."""
-        return value in self.ours
+        return value in self.ours or value in self._other_values
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Let a field take known names and dotted paths. Nothing is imported for it."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
-    def _checked(self, value: str) -> str:
-        if not self.knows(value):
+    def _checked(self, value: str | None) -> str | None:
+        if value is not None and not self.knows(value):
             raise ValueError(self.expectation)
         return value
 
@@ -107,7 +112,6 @@ def files_of(package: str, attribute: str) -> Callable[[], dict[str, str]]:
     A module `NAME.py` stands for `package.NAME:attribute`.
     """
 
-    @functools.cache
     def names() -> dict[str, str]:
         folders = [Path(folder) for folder in importlib.import_module(package).__path__]
         modules = {path.stem for folder in folders for path in folder.glob("*.py") if path.stem != "__init__"}

@@ -83,10 +83,11 @@ def check_problems(config: RunConfig) -> None:
         load_entries(heldout)
     if not config.sft.is_left_out:
         check_corpus(config.sft.data, config.judge)
-    if config.sft.data.path is not None and not config.sft.is_left_out:
+    data = config.sft.data
+    if data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs
 
-        load_pairs(Path(config.sft.data.path), config.sft.data.columns, config.sft.data.bad_rows)
+        load_pairs(Path(data.path), data.columns, data.bad_rows, data.reader)
 
 
 def check_pretrained(config: RunConfig) -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from flows.checks.named_files import check_suites
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
-from kernels_eval.backends import AUTO, backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import named_code
 from tasks.agents.config import owners
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
 from tasks.training.deepspeed_file import stage_of
@@ -164,10 +162,6 @@ def check_served_adapters(config: RunConfig) -> None:
 def check_episode(config: RunConfig) -> None:
     """Check that the names in the episode's settings are registered: SFT may take hours before the first episode."""
     episode = config.rollout.episode
-    episode_task(episode.task)
-    known = (*backend_names(), AUTO)
-    if config.judge.backend not in known:
-        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(known)}")
     prompt_messages("", (), episode, config.judge.backend)
     for owner, roles in owners(episode.agents).items():
         if not roles and episode.agents[owner].pretrained is None and config.model.pretrained is None:

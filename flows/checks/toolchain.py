@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flows.checks.result import CheckResult, failed, note, ok
 from flows.settings.configuration import RunConfig
-from kernels_eval.backends import AUTO
+from kernels_eval.config import AUTO
 
 PROGRAM_TIMEOUT_S = 120.0
 """Time of a program on a machine with nothing else to do; longer by the load on each core, at most tenfold."""

@@ -57,7 +57,7 @@ def registries_page() -> str:
     """Return the page of names that settings can have: rewards, terms, episode tasks, stages."""
     from kernels_eval.rewards import REWARDS, TERMS
     from tasks.pipeline.retries import STAGE_NAMES
-    from tasks.rollout.episode_tasks import EPISODE_TASKS
+    from tasks.rollout.config import EPISODE_TASK
 
     def table(registry: dict[str, Any]) -> list[str]:
         return [
@@ -68,7 +68,7 @@ def registries_page() -> str:
 
     lines = ["# Rewards and stages", "", "## Rewards (`rollout.episode.reward`)", "", *table(dict(REWARDS))]
     lines += ["", "## Terms on the answer", "", *table(dict(TERMS))]
-    lines += ["", "## Episode tasks (`rollout.episode.task`)", "", *(f"- `{name}`" for name in EPISODE_TASKS)]
+    lines += ["", "## Episode tasks (`rollout.episode.task`)", "", *(f"- `{name}`" for name in EPISODE_TASK.ours)]
     lines += ["", "## Stages (`--refresh`, `stages.timeouts_s`)", "", *(f"- `{name}`" for name in STAGE_NAMES), ""]
     return _MADE + "\n".join(lines)
 

@@ -1,15 +1,14 @@
 """Back ends: the languages that kernels are written in, one module each, found by its name.
 
 A module `kernels_eval/backends/NAME.py` that defines `BACKEND`, an instance of `Backend`, is the back end `NAME`;
-there is no other registry. This package imports light, in the caller's process too: a back end's module is imported
-when it is first used, and must not import torch or triton at its top.
+there is no other registry. One of the user's own is named by its path (docs/doors.md). This package imports light, in
+the caller's process too: a back end's module is imported when it is first used, and must not import torch or triton at
+its top.
 """
 
 import contextlib
-import importlib
 import importlib.util
 import os
-import pkgutil
 import re
 import socket
 import sys
@@ -19,13 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.errors import InputError
+from kernels_eval.config import AUTO, BACKEND
 from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w.]+))", re.MULTILINE)
-AUTO = "auto"
-"""In the place of a back end's name: the one that each source's imports name (`backend_for`)."""
 NOT_RUN = "not_run_without_gpu"
 """Category of a candidate whose results are not known, since there is no GPU."""
 
@@ -118,10 +115,9 @@ class Backend(ABC):
         return []
 
 
-@cache
 def backend_names() -> tuple[str, ...]:
     """Return the names of all back ends, of those that this machine cannot use too."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(name for name in BACKEND.names if name != AUTO)
 
 
 def backend_for(source: str, device: str, targets: Sequence[str]) -> str:
@@ -228,10 +224,7 @@ def missing_package(package: str, distribution: str) -> str | None:
 @cache
 def backend_named(name: str) -> Backend:
     """Return a back end. Raises InputError if there is none of that name."""
-    if name not in backend_names():
-        raise InputError(f"backend: expected one of {', '.join(backend_names())}, found {name!r}")
-    backend: Backend = importlib.import_module(f"{__name__}.{name}").BACKEND
-    return backend
+    return BACKEND.load(name)
 
 
 def build_main(channel: socket.socket, memory_descriptor: int) -> None:

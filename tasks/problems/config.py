@@ -4,14 +4,28 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernels_eval.doors import Door
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel
 
+GENERATED = "generated"
+MODULES = "modules"
+_FORMATS = {
+    "kernelbench": "tasks.problems.module_folders:load_modules",
+    "robust_kbench": "tasks.problems.robust_kbench:load_tasks",
+    "jsonl": "tasks.problems.table_files:read_json",
+    "parquet": "tasks.problems.table_files:read_parquet",
+    "huggingface": "tasks.problems.table_files:read_dataset_folder",
+}
+"""Formats of problems in files, and what reads them: docs/problems.md."""
+_READS = "a function (path) -> rows, each a mapping with `source`"
+LOADER = Door("loader", _FORMATS, _READS, other_values=(GENERATED, MODULES))
+"""Sources of problems: those drawn from a seed, and readers of files."""
+FILE_LOADER = Door("loader", _FORMATS, _READS)
+"""The same door for a setting that takes problems of files alone."""
+PAIR_READER = Door("pairs", {}, "a function (path) -> rows, each a mapping with `problem_source` and `kernel_source`")
+"""Readers of pairs; ours are chosen by suffix and columns."""
 Variants = Literal["single", "multi"]
-FileSource = Literal["kernelbench", "robust_kbench", "jsonl", "parquet", "huggingface"]
-"""Formats of problems in files: docs/problems.md."""
-
-
 _ALL = 10**9
 """More problems than any source has."""
 
@@ -19,9 +33,10 @@ _ALL = 10**9
 class ProblemsConfig(FrozenModel):
     """Source of the problems, and their split."""
 
-    source: Literal["generated", "modules"] | FileSource = "generated"
+    source: Annotated[str, LOADER] = GENERATED
     """`generated`: the bundled suite. `modules`: problems as KernelBench writes them, drawn at random. Otherwise the
-    format of what lies at `path`; `jsonl` is also a JSON array."""
+    format of what lies at `path`; `jsonl` is also a JSON array. Or a function of your own that reads it:
+    `my_problems:read` (docs/doors.md)."""
     path: Annotated[str | None, FileContent] = None
     """File or folder to load; needed unless the problems are generated. Formats: docs/problems.md."""
     columns: dict[str, str] = Field(default={})
@@ -30,9 +45,10 @@ class ProblemsConfig(FrozenModel):
     bad_rows: float = Field(default=0.5, ge=0, le=1)
     """Share of rows or files that may be no problems: each is named in the log, counted and left out. More stop the
     run; 0: any does."""
-    heldout_source: FileSource | None = None
-    """Format of what lies at `heldout_path`: problems to measure alone. All of them are held out (`heldout` does not
-    limit them), and all of `source` are trained on but those that are held out. None: `source` gives both."""
+    heldout_source: Annotated[str | None, FILE_LOADER] = None
+    """Format of what lies at `heldout_path`, or a function of your own that reads it: problems to measure alone. All of
+    them are held out (`heldout` does not limit them), and all of `source` are trained on but those that are held out.
+    None: `source` gives both."""
     heldout_path: Annotated[str | None, FileContent] = None
     """File or folder of the held-out problems, with `heldout_source`."""
     unseen: tuple[str, ...] = ()
@@ -63,7 +79,7 @@ class ProblemsConfig(FrozenModel):
     @property
     def is_generated(self) -> bool:
         """True if the problems of `source` come from a seed, not from files."""
-        return self.source in ("generated", "modules")
+        return self.source in (GENERATED, MODULES)
 
     def of_heldout_files(self) -> "ProblemsConfig | None":
         """Return the settings that load the held-out problems alone; None without `heldout_source`.

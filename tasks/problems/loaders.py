@@ -1,17 +1,17 @@
 """Loads problems from files: folders of modules, robust-kbench's tasks, JSON, Parquet, a dataset's folder.
 
-`LOADERS` names the formats. Each yields problems, and instead of what is none the InputError that names it. Those are
-left out (tasks.problems.left_out); one line of the log says what was understood.
+`LOADER` (tasks.problems.config) names the formats. Each yields problems, and instead of what is none the InputError
+that names it. Those are left out (tasks.problems.left_out); one line of the log says what was understood.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from kernels_eval.errors import InputError
-from tasks.problems.config import ProblemsConfig
+from tasks.problems.config import LOADER, ProblemsConfig
 from tasks.problems.left_out import LeftOut, each
 from tasks.problems.module_folders import load_modules, module_folder
 from tasks.problems.pair_formats.kernelbook import convert_problem
@@ -19,7 +19,7 @@ from tasks.problems.pair_formats.pair import UnconvertibleError
 from tasks.problems.places import PLACES, SOURCES, check_columns, placed, wanted_columns
 from tasks.problems.robust_kbench import load_tasks, task_folders
 from tasks.problems.row import Entry, Row, entry_of
-from tasks.problems.table_files import Rows, read_dataset_folder, read_json, read_parquet
+from tasks.problems.table_files import Rows, given_rows
 
 _log = logging.getLogger(__name__)
 _COLUMNS = "problems.columns"
@@ -37,15 +37,8 @@ class Found(NamedTuple):
 
 _Understood = Counter[str]
 """Number of problems by what of their row was read as what."""
-_Table = Callable[[Path, frozenset[str]], Rows]
-LOADERS: dict[str, _Table | None] = {
-    "kernelbench": None,
-    "robust_kbench": None,
-    "jsonl": read_json,
-    "parquet": read_parquet,
-    "huggingface": read_dataset_folder,
-}
-"""Formats, and what reads those that are tables."""
+_FOLDERS = ("kernelbench", "robust_kbench")
+"""Formats that are no tables."""
 _SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
@@ -85,13 +78,14 @@ def load_problems(config: ProblemsConfig) -> Found:
     path = Path(config.path)
     if not path.exists():
         raise InputError(f"problems.path: {path}: no such file or folder")
-    if config.source not in LOADERS:
+    if config.is_generated:
         raise InputError(
-            f"problems.source: expected one of {', '.join(LOADERS)} to load from a path, found {config.source}"
+            f"problems.source: expected one of {', '.join(LOADER.ours)} to load from a path, found {config.source}"
         )
     check_columns(_COLUMNS, config.columns, PLACES)
     understood = _Understood()
-    left_out = LeftOut(str(path), "rows" if LOADERS[config.source] else "files", config.bad_rows, "problems.bad_rows")
+    kind = "files" if config.source in _FOLDERS else "rows"
+    left_out = LeftOut(str(path), kind, config.bad_rows, "problems.bad_rows")
     entries = list(left_out.keep(_with_distinct_ids(_loaded(config, path, understood))))
     left_out.check(len(entries))
     if not entries:
@@ -111,8 +105,7 @@ def _loaded(config: ProblemsConfig, path: Path, understood: _Understood) -> Iter
         return load_modules(path)
     if config.source == "robust_kbench":
         return load_tasks(path, config.variants)
-    read = LOADERS[config.source]
-    assert read is not None
+    rows = _rows(config, path)
 
     def entry(row: Row) -> Entry:
         ours, found = placed(row, PLACES, config.columns, _COLUMNS)
@@ -120,7 +113,14 @@ def _loaded(config: ProblemsConfig, path: Path, understood: _Understood) -> Iter
         understood[", ".join(f"{name} from `{place}`" for name, place in found.items() if name != "entry_point")] += 1
         return entry
 
-    return each(read(path, wanted_columns(PLACES, config.columns)), entry)
+    return each(rows, entry)
+
+
+def _rows(config: ProblemsConfig, path: Path) -> Rows:
+    """Return the rows of a table, or those that a function of the user's reads."""
+    read = LOADER.load(config.source)
+    wanted = wanted_columns(PLACES, config.columns)
+    return read(path, wanted) if LOADER.is_ours(config.source) else given_rows(read(path), path)
 
 
 def _with_source(row: Row) -> Row:

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import normalise_source
+from tasks.problems.config import PAIR_READER
 from tasks.problems.left_out import LeftOut, each
 from tasks.problems.pair_formats import conversation, cuda_archive, input_output, kernelbook, own
 from tasks.problems.pair_formats.pair import Pair, Reason, UnconvertibleError
 from tasks.problems.pair_formats.speed_steps import speed_steps
 from tasks.problems.places import check_columns, placed, wanted_columns
 from tasks.problems.row import Row
-from tasks.problems.table_files import Rows, read_dataset_folder, read_json, read_parquet
+from tasks.problems.table_files import Rows, given_rows, read_dataset_folder, read_json, read_parquet
 
 _log = logging.getLogger(__name__)
 _COLUMNS = "sft.data.columns"
@@ -60,11 +61,13 @@ _READERS = {".parquet": read_parquet, ".jsonl": read_json, ".json": read_json}
 _DUPLICATE = "duplicate"
 
 
-def load_pairs(path: Path, columns: Mapping[str, str] | None = None, bad_rows: float = 0.5) -> list[Pair]:
+def load_pairs(
+    path: Path, columns: Mapping[str, str] | None = None, bad_rows: float = 0.5, reader: str | None = None
+) -> list[Pair]:
     """Return the distinct pairs of a file or folder, pairs of an earlier and a faster kernel after those of the rows.
 
-    `columns`, `bad_rows`: as in SftDataConfig. Dropped rows are counted in the log, by `Reason` or as `duplicate`.
-    Raises InputError if there is no pair, or more rows than `bad_rows` allows are bad.
+    `columns`, `bad_rows`, `reader`: as in SftDataConfig. Dropped rows are counted in the log, by `Reason` or as
+    `duplicate`. Raises InputError if there is no pair, or more rows than `bad_rows` allows are bad.
     """
     columns = columns or {}
     check_columns(_COLUMNS, columns, PLACES)
@@ -81,7 +84,7 @@ def load_pairs(path: Path, columns: Mapping[str, str] | None = None, bad_rows: f
             return error.reason, row.where
 
     read = 0
-    for pair, where in left_out.keep(each(_rows(path, wanted_columns(PLACES, columns)), pair_of)):
+    for pair, where in left_out.keep(each(_rows(path, wanted_columns(PLACES, columns), reader), pair_of)):
         read += 1
         if isinstance(pair, Reason):
             dropped[pair] += 1
@@ -114,9 +117,11 @@ def load_pairs(path: Path, columns: Mapping[str, str] | None = None, bad_rows: f
     return [*pairs.values(), *steps]
 
 
-def _rows(path: Path, wanted: frozenset[str]) -> Rows:
+def _rows(path: Path, wanted: frozenset[str], reader: str | None) -> Rows:
     if not path.exists():
         raise InputError(f"sft.data.path: {path}: no such file or folder")
+    if reader is not None:
+        return given_rows(PAIR_READER.load(reader)(path), path)
     if path.is_dir():
         return read_dataset_folder(path, wanted)
     if path.suffix in _READERS:

@@ -8,7 +8,7 @@ held out here.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,16 @@ def read_json(path: Path, wanted: frozenset[str]) -> Rows:
     if first.startswith(b"[") or (first.startswith(b"{") and not (is_whole and more)):
         return _rows_of_array(path, wanted)
     return _rows_of_lines(path, wanted)
+
+
+def given_rows(rows: Iterable[Any], path: Path) -> Rows:
+    """Yield the rows that a function of the user's made of a path: mappings of columns."""
+    for number, values in enumerate(rows, start=1):
+        where = f"{path}: row {number}"
+        if isinstance(values, Mapping):
+            yield Row(where, dict(values), tuple(values))
+        else:
+            yield InputError(f"{where}: expected a mapping of columns, found {type(values).__name__}")
 
 
 def _array_in(value: Any) -> list[Any]:

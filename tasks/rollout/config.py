@@ -4,9 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from kernels_eval.doors import Door
 from kernels_eval.frozen import FrozenModel, Operational
 from kernels_eval.rewards import RewardText
 from tasks.agents.config import AgentConfig, AgentName, check_agents
+
+ENGINE = Door(
+    "engine",
+    {name: f"tasks.rollout.engines:open_{name}" for name in ("sglang", "transformers")},
+    "a function (policy, tokenizer, config) -> Engine",
+)
+
+
+EPISODE_TASK = Door(
+    "task",
+    {name: f"tasks.rollout.episode_tasks:{name.upper()}" for name in ("kernelbench", "kernelbench_multiturn")},
+    "an EpisodeTask (tasks.rollout.episode_tasks)",
+    lambda found: callable(getattr(found, "termination", None)),
+)
 
 
 class SamplingConfig(FrozenModel):
@@ -38,8 +53,9 @@ class HorizonConfig(FrozenModel):
 class EpisodeConfig(FrozenModel):
     """The shape of one episode. Sources: Kevin (multi-turn RL for CUDA kernels) for γ and turns."""
 
-    task: str = "kernelbench_multiturn"
-    """Registered episode generator: `kernelbench` (single turn) or `kernelbench_multiturn`."""
+    task: Annotated[str, EPISODE_TASK] = "kernelbench_multiturn"
+    """Turn limit and end of an episode: `kernelbench` (single turn), `kernelbench_multiturn`, or an `EpisodeTask` of
+    your own: `my_tasks:TWO_TURNS` (docs/doors.md)."""
     max_turns: int = Field(default=3, ge=1, le=32)
     agents: dict[AgentName, AgentConfig] = Field(default_factory=dict[AgentName, AgentConfig])
     """Agents that write the turns, by role, e.g. a generator and an optimizer. Empty: one policy writes all of them."""
@@ -157,7 +173,8 @@ class JudgingPlace(FrozenModel):
 class RolloutConfig(FrozenModel):
     """Generation of the trajectories of one iteration."""
 
-    engine: Literal["transformers", "sglang"] = "transformers"
+    engine: Annotated[str, ENGINE] = "transformers"
+    """The policy's sampler, or one of your own: `my_engine:open_engine` (docs/doors.md)."""
     sglang_urls: Annotated[tuple[str, ...], Operational] = ()
     """Servers to use; empty: the pipeline starts its own."""
     sglang: SglangConfig = SglangConfig()

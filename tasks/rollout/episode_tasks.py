@@ -1,15 +1,15 @@
 """Episode tasks: the turn limit, and the reason an episode ends, for one turn or many.
 
-`rollout.episode.task` selects a task of `EPISODE_TASKS`. The turn limit depends on the problem's level and is extended
-while the verdict improves. Everything here is a pure function of verdicts: they explain the length of a stored episode.
+`rollout.episode.task` names a task here, or one of the user's. The turn limit depends on the problem's level and is
+extended while the verdict improves. Everything here is a pure function of verdicts: they explain the length of a stored
+episode.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kernels_eval.errors import InputError
 from kernels_eval.verdict import Verdict
-from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.config import EPISODE_TASK, EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn
 from tasks.trajectories.schema import Termination
 
@@ -62,14 +62,10 @@ def quality(verdict: Verdict) -> tuple[int, float]:
     return (1, 0.0) if verdict.compiled and verdict.rejection_reason is None else (0, 0.0)
 
 
-EPISODE_TASKS: dict[str, EpisodeTask] = {
-    "kernelbench": EpisodeTask(turn_limit=lambda verdicts, level, episode: 1),
-    "kernelbench_multiturn": EpisodeTask(turn_limit=turn_limit),
-}
+KERNELBENCH = EpisodeTask(turn_limit=lambda verdicts, level, episode: 1)
+KERNELBENCH_MULTITURN = EpisodeTask(turn_limit=turn_limit)
 
 
 def episode_task(name: str) -> EpisodeTask:
-    """Return the registered task; raises InputError if the name is unknown."""
-    if name not in EPISODE_TASKS:
-        raise InputError(f"rollout.episode.task: found {name}, expected one of {', '.join(sorted(EPISODE_TASKS))}")
-    return EPISODE_TASKS[name]
+    """Return the task of this name, or of the user's own. Raises InputError if there is none."""
+    return EPISODE_TASK.load(name)

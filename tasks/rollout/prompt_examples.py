@@ -1,6 +1,6 @@
 """Examples in prompts of style `instruct`: a kernel that adds two tensors, for each back end; and its language."""
 
-from kernels_eval.backends import AUTO
+from kernels_eval.config import AUTO
 
 EXAMPLES = {
     "triton": """```python

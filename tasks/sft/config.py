@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from tasks.problems.config import PAIR_READER
 from tasks.training.config import Beta
 
 
@@ -27,6 +28,8 @@ class SftDataConfig(FrozenModel):
     path: Annotated[str | None, FileContent] = None
     """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems,
     in the language that is judged (`judge.backend`: triton, cuda, or auto, which is both)."""
+    reader: Annotated[str | None, PAIR_READER] = None
+    """A function of your own that reads what lies at `path`: `my_pairs:read` (docs/doors.md); none: by its suffix."""
     corpus: Literal["compositions", "modules", "both"] = "compositions"
     """Generated pairs, without `path`. `compositions`: of the bundled suite's operators. `modules`: problems as
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""

@@ -1,7 +1,7 @@
 """Check of the settings of SFT pairs against the judge's, before a run starts. Imports light."""
 
-from kernels_eval.backends import AUTO, backend_named
-from kernels_eval.config import JudgeConfig
+from kernels_eval.backends import backend_named
+from kernels_eval.config import AUTO, JudgeConfig
 from kernels_eval.errors import InputError
 from tasks.problems.synthetic.languages import language_of
 from tasks.sft.config import SftDataConfig

@@ -96,13 +96,15 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
     return drafts
 
 
-def load_drafts(path: Path, columns: Mapping[str, str] | None = None, bad_rows: float = 0.5) -> list[Draft]:
+def load_drafts(
+    path: Path, columns: Mapping[str, str] | None = None, bad_rows: float = 0.5, reader: str | None = None
+) -> list[Draft]:
     """Return the drafts of a file or folder of pairs; an earlier kernel makes one a repair.
 
     Settings: as for `load_pairs`.
     """
     drafts: list[Draft] = []
-    for pair in load_pairs(path, columns, bad_rows):
+    for pair in load_pairs(path, columns, bad_rows, reader):
         problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
         earlier = () if pair.earlier_source is None else (*pair.before, pair.earlier_source)
         drafts.append(Draft(problem=problem, kernel=pair.kernel_source, earlier=earlier, style="external"))

@@ -50,7 +50,7 @@ def build_sft_data(
     """
     heldout = read_problems(problem_set, Split.HELDOUT)
     if config.path:
-        drafts = load_drafts(Path(config.path), config.columns, config.bad_rows)
+        drafts = load_drafts(Path(config.path), config.columns, config.bad_rows, config.reader)
     else:
         drafts = generate_drafts(config, problems, seed if config.seed is None else config.seed, judge.backend)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)

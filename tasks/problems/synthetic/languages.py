@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kernels_eval.backends import AUTO
+from kernels_eval.config import AUTO
 from kernels_eval.errors import InputError
 from tasks.problems.synthetic.composition import Composition
 from tasks.problems.synthetic.cuda.sources import THREADS, cuda_source, draw_threads

@@ -1,21 +1,20 @@
-"""Engines: interface and registry. Token ids in; sampled token ids, log-probabilities and finish reason out.
+"""Engines: the interface, and what opens one. Token ids in; sampled token ids, log-probabilities and finish reason out.
 
 Text never passes through an engine. Log-probabilities are those of the training distribution (softmax of the raw
 logits, T = 1), whatever the sampling was: the update computes its own in the same way.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from kernels_eval.errors import InputError
 from tasks.agents.config import SOLVER
 from tasks.agents.team import is_team, members_of
 from tasks.pipeline.references import CheckpointRef
-from tasks.rollout.config import RolloutConfig, SamplingConfig
+from tasks.rollout.config import ENGINE, RolloutConfig, SamplingConfig
 
 
 class FinishReason(StrEnum):
@@ -121,22 +120,18 @@ def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(stop_tokens(generation, tokenizer)))
 
 
-def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+def open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+    """Return the embedded engine."""
     from tasks.rollout.engines.local.engine import load_engine
 
     return load_engine(policy.path, tokenizer, config.batch_size)
 
 
-def _open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    from tasks.rollout.engines.sglang.engine import open_sglang
+def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+    """Return the engine of SGLang's servers."""
+    from tasks.rollout.engines.sglang.engine import open_sglang as open_servers
 
-    return open_sglang(policy, tokenizer, config)
-
-
-ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {
-    "sglang": _open_sglang,
-    "transformers": _open_transformers,
-}
+    return open_servers(policy, tokenizer, config)
 
 
 def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
@@ -144,13 +139,11 @@ def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
 
     Raises InputError if there is no such engine.
     """
-    if config.engine not in ENGINES:
-        raise InputError(f"rollout.engine: found {config.engine}, expected one of {', '.join(sorted(ENGINES))}")
     import torch
 
+    open_one = ENGINE.load(config.engine)
     # Also for SGLang's canary, which runs the checkpoint: Ray gives one thread to an actor that reserves no CPUs.
     torch.set_num_threads(config.threads)
-    open_one = ENGINES[config.engine]
     if not is_team(policy):
         return open_one(policy, tokenizer, config)
     if config.engine == "sglang" and config.sglang.adapter_rank:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
-from tasks.problems.config import ProblemsConfig
-from tasks.problems.loaders import LOADERS, load_entries, source_of
+from tasks.problems.config import LOADER, ProblemsConfig
+from tasks.problems.loaders import load_entries, source_of
 from tasks.problems.problem_set import build_problem_set
 
 SOURCES = {
@@ -164,7 +164,7 @@ def test_byte_order_mark_and_empty_lines_are_no_flaw(write, rows):
     assert load_problems(config("jsonl", path)) == expected
 
 
-@pytest.mark.parametrize("source", LOADERS)
+@pytest.mark.parametrize("source", LOADER.ours)
 def test_missing_and_empty_sources(source, tmp_path):
     with pytest.raises(InputError, match=r"problems\.path: .*gone: no such file or folder"):
         load_problems(config(source, tmp_path / "gone"))

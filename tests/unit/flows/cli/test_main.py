@@ -80,7 +80,7 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             "rollout.judge_actors.cpus: 2 actors reserve 3 CPUs, found 2",
         ),
         (["update.overlong=penalise"], "update.overlong_limit: found None, expected a number of response tokens"),
-        (["rollout.episode.task=kernelbnch"], "rollout.episode.task: found kernelbnch, expected one of kernelbench"),
+        (["rollout.episode.task=kernelbnch"], "rollout.episode.task: found 'kernelbnch', expected one of kernelbench"),
         (
             ["rollout.episode.agents={a: {turns: first}, b: {turns: later, trained: false}}"],
             "rollout.episode.agents.b: not trained, so that it needs weights to have: set its pretrained",
@@ -97,7 +97,10 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],
             "judge.device_memory_gb: found 9, expected at least 10.0 for judge.workers = 4",
         ),
-        (["judge.backend=helion"], "judge.backend: found helion, expected one of cuda, cute, hip, tilelang, triton"),
+        (
+            ["judge.backend=helion"],
+            "judge.backend: found 'helion', expected one of auto, cuda, cute, hip, tilelang, triton",
+        ),
         (["runs_dir=/proc/nowhere"], "runs_dir"),
     ],
 )

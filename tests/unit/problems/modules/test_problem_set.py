@@ -1,7 +1,10 @@
 """Module problems in a problem set, with held-out problems of their own or from files."""
 
+import sys
+
 import pytest
 
+from flows.settings.configuration import check_configuration, overridden
 from kernels_eval.errors import InputError
 from tasks.pipeline.store import read_manifest
 from tasks.problems.config import ProblemsConfig
@@ -49,6 +52,26 @@ def test_other_training_problems_than_the_held_out_file_has(source, write, rows,
     (train, heldout), _ = sides(ProblemsConfig(source=source, path=path, train=5, **files), tmp_path / "set")
     assert len(train) == min(5, len(rows)) if source == "jsonl" else 5
     assert [row.problem.problem_id for row in heldout] == [f"level1_{n}_Drawn" for n in range(3)]
+
+
+def test_a_function_of_the_users_reads_the_held_out_problems(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "heldout_reader.py").write_text(
+        "def read(path):\n    return [{'name': file.stem, 'source': file.read_text()} for file in path.glob('*.txt')]\n"
+    )
+    (tmp_path / "drawn.txt").write_text(draw_problems(1, seed=5)[0].source)
+    files = {"heldout_source": "heldout_reader:read", "heldout_path": str(tmp_path), "flag_trivial": False}
+    (train, heldout), _ = sides(ProblemsConfig(source="modules", train=5, **files), tmp_path / "set")
+    assert len(train) == 5
+    assert [row.problem.name for row in heldout] == ["drawn"]
+
+
+@pytest.mark.parametrize("source", ["generated", "modules"])
+def test_held_out_problems_come_from_files(source):
+    expected = f"found {source!r}, expected one of huggingface, jsonl, kernelbench, parquet, robust_kbench, or package"
+    with pytest.raises(InputError, match=rf"problems\.heldout_source: {expected}"):
+        overridden(check_configuration({}, "nothing"), [f"problems.heldout_source={source}"])
 
 
 def test_one_of_the_two_settings_alone_is_refused():

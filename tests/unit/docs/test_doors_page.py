@@ -1,0 +1,177 @@
+"""docs/doors.md: its table is that of the settings, and each example runs from a folder of its own."""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from flows.settings.configuration import RunConfig, check_configuration, overridden
+from kernels_eval import Status, Verdict, rewards, sources
+from kernels_eval.backends import backend_named
+from kernels_eval.doors import GROUP, Door
+from kernels_eval.frozen import decisive_part, named_code, with_source
+from kernels_eval.rewards import REWARD_DOOR, TERM_DOOR, Answer, reward_of
+from tasks.problems.loaders import load_entries
+from tasks.problems.pairs import load_pairs
+from tasks.rollout.config import ENGINE, EPISODE_TASK, EpisodeConfig
+from tasks.trajectories.returns import credited
+from tasks.update.config import CorrectionConfig
+from tasks.update.corrections import correction
+from tasks.update.credit_assignment import Score, turn_advantages
+from tasks.update.kl import kl_penalty
+from tasks.update.objective import policy_loss
+
+PAGE = (Path(__file__).parents[3] / "docs" / "doors.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+PROBLEM = (
+    "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    "def get_inputs():\n    return [torch.rand(64)]\ndef get_init_inputs():\n    return []\n"
+)
+KERNEL = "class ModelNew:\n    pass\n"
+CORRECT = Verdict.model_validate({"status": Status.CORRECT, "compiled": True, "correct": True, "speedup": 2.0})
+TOKENS, MASK = torch.full((2, 3), -0.5), torch.ones(2, 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder with every file of the page."""
+    for section in SECTIONS.values():
+        text = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+        assert text is not None
+        (tmp_path / text[1].splitlines()[0].removeprefix("# ")).write_text(text[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    importlib.invalidate_caches()
+    caches: list[Any] = [rewards._loaded, rewards._parsed, backend_named]
+    for cached in caches:
+        cached.cache_clear()
+    sources.forget()
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("my_")]:
+        del sys.modules[name]
+    for cached in caches:
+        cached.cache_clear()
+    sources.forget()
+
+
+def configured(door: str) -> RunConfig:
+    """Return the configuration that the door's command gives."""
+    command = re.search(r"```bash\nkernelmill (.*?)```", SECTIONS[door], re.DOTALL)
+    assert command is not None
+    overrides = re.findall(r'--set (?:"([^"]*)"|(\S+))', command[1])
+    values = [quoted or plain for quoted, plain in overrides]
+    values += [f"judge.backend={name}" for name in re.findall(r"--backend (\S+)", command[1])]
+    return overridden(check_configuration({}, "nothing"), values)
+
+
+def a_reward(folder: Path) -> None:
+    assert reward_of(configured("reward").rollout.episode.reward, CORRECT) == 2.0
+
+
+def a_term(folder: Path) -> None:
+    name = configured("term").rollout.episode.reward
+    assert reward_of(name, CORRECT, Answer("x = 1  # one\ny = 2", 9)) == pytest.approx(1.3 + 0.05 * 0.5)
+
+
+def a_credit(folder: Path) -> None:
+    assert credited([0.1, None, 2.0], configured("credit").update.credit, 0.5) == [0.5, None, 2.0]
+
+
+def an_advantage(folder: Path) -> None:
+    turns = [Score(score, ("p", 0, "solver"), name) for score, name in ((1.0, "a"), (2.0, "b"), (6.0, "c"))]
+    assert turn_advantages(turns, configured("advantage").update.estimator).tolist() == [-1, 0, 4]
+
+
+def a_loss(folder: Path) -> None:
+    loss, figures = policy_loss(TOKENS + 1, TOKENS, MASK, MASK, configured("loss").update)
+    torch.testing.assert_close(loss, torch.full((2, 3), -1.28 * 0.5))
+    assert bool(figures["clipped"].all())
+
+
+def a_divergence(folder: Path) -> None:
+    assert kl_penalty(TOKENS, TOKENS - 3, configured("kl").update.kl_estimator).tolist() == [[4.0] * 3] * 2
+
+
+def a_correction(folder: Path) -> None:
+    settings: CorrectionConfig = configured("correction").update.correction
+    found = correction(TOKENS + 1, TOKENS, MASK, settings.model_copy(update={"veto": None}))
+    torch.testing.assert_close(found.weights, torch.full((2, 3), 1.6487212))
+
+
+def a_loader(folder: Path) -> None:
+    (folder / "FOLDER").mkdir()
+    (folder / "FOLDER" / "add.txt").write_text(f"2\n{PROBLEM}")
+    (entry,) = load_entries(configured("loader").problems.model_copy(update={"flag_trivial": False}))
+    assert (entry.problem.name, entry.problem.level) == ("add", 2)
+
+
+def a_reader_of_pairs(folder: Path) -> None:
+    (folder / "FOLDER").mkdir()
+    (folder / "FOLDER" / "add.problem.py").write_text(PROBLEM)
+    (folder / "FOLDER" / "add.kernel.py").write_text(KERNEL)
+    data = configured("pairs").sft.data
+    (pair,) = load_pairs(Path(data.path or ""), reader=data.reader)
+    assert (pair.problem_source, pair.kernel_source) == (PROBLEM, KERNEL)
+
+
+def a_task(folder: Path) -> None:
+    task = EPISODE_TASK.load(configured("task").rollout.episode.task)
+    assert task.turn_limit([CORRECT], 1, EpisodeConfig()) == 1
+    assert task.turn_limit([Verdict(status=Status.TIMEOUT)], 1, EpisodeConfig()) == EpisodeConfig().max_turns
+
+
+def a_back_end(folder: Path) -> None:
+    backend = backend_named(configured("backend").judge.backend)
+    source = "import triton\n@triton.jit\ndef kernel_add(x): pass\n@triton.jit\ndef other(x): pass\n"
+    assert backend.own_kernels(source) == {"kernel_add"}
+    assert backend.interprets
+
+
+def an_engine(folder: Path) -> None:
+    open_engine = ENGINE.load(configured("engine").rollout.engine)
+    seen: list[Any] = []
+    sys.modules["my_engine"].load_engine = lambda path, tokenizer, batch: seen.append((path, batch))
+    open_engine(SimpleNamespace(path="here"), None, SimpleNamespace(batch_size=9))
+    assert seen == [("here", 4)]
+
+
+EXERCISES: dict[str, Callable[[Path], None]] = {
+    "reward": a_reward, "term": a_term, "credit": a_credit, "advantage": an_advantage, "loss": a_loss,
+    "kl": a_divergence, "correction": a_correction, "loader": a_loader, "pairs": a_reader_of_pairs, "task": a_task,
+    "backend": a_back_end, "engine": an_engine,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", SECTIONS)
+def test_an_example_does_what_it_says(door: str, folder: Path) -> None:
+    EXERCISES[door](folder)
+
+
+@pytest.mark.parametrize("door", SECTIONS)
+def test_an_example_is_imported_by_the_checks_and_counts_in_keys(door: str, folder: Path) -> None:
+    config = configured(door)
+    (own,) = [(mark, value) for _, mark, value in named_code(config) if not mark.is_ours(value)]
+    own[0].verify(own[1])
+    before = decisive_part(config, of_code=with_source)
+    file = folder / re.findall(r"# (my_\w+\.py)", SECTIONS[door])[0]
+    file.write_text(file.read_text() + "\n\nADDED = 1\n")
+    sources.forget()
+    assert decisive_part(config, of_code=with_source) != before
+
+
+def test_the_table_has_every_door_with_its_setting() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#\w+\) \| ([^|]*) \|.*\| `([\w.]+)` \|$", PAGE, re.MULTILINE)
+    assert [name for name, _, _ in rows] == list(SECTIONS)
+    assert all(group == GROUP + name for name, _, group in rows)
+    unset = {"sft": {"data": {"reader": "my_pairs:read"}}, "problems": {"heldout_source": "my_problems:read"}}
+    config = RunConfig.model_validate(unset)
+    settings = {setting: mark for setting, mark, _ in named_code(config)}
+    assert {setting for _, cell, _ in rows for setting in re.findall(r"`([\w.]+)`", cell)} == set(settings)
+    doors = {mark.name for mark in settings.values() if isinstance(mark, Door)}
+    assert doors | {REWARD_DOOR.name, TERM_DOOR.name} == set(SECTIONS)

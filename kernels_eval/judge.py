@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels_eval.backends import backend_for, backend_named
+from kernels_eval.backends import backend_for, backend_named, variables_for
 from kernels_eval.compile.one_shot import Builder, CompileCache
 from kernels_eval.config import AUTO, BACKEND, JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
@@ -50,6 +50,7 @@ class Judge:
     def __init__(self, config: JudgeConfig | None = None) -> None:
         """Start no process unless `require_sandbox` is set. Raises InputError for what this machine cannot do."""
         config = config or JudgeConfig()
+        variables = variables_for(config.backend)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
         if self.config.device == "cuda":
             check_device_memory(config.device_memory_gb)
@@ -57,8 +58,7 @@ class Judge:
         self._compile_cache = CompileCache()
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path
-        own = None if BACKEND.is_ours(config.backend) else BACKEND.path_of(config.backend)
-        self._zygotes = Zygotes(self._scratch, own)
+        self._zygotes = Zygotes(self._scratch, variables)
         on_gpu = self.config.device == "cuda"  # elsewhere a worker builds and does nothing else
         self._builds = BuildsAhead(self._new_builder, spare_processors(self.config.workers) if on_gpu else 0)
         if self.config.require_sandbox:
@@ -144,10 +144,7 @@ class Judge:
         if config.backend == AUTO and source is not None:
             config = config.model_copy(update={"backend": backend_for(source, config.device, config.targets)})
         if config.backend != self.config.backend and not BACKEND.is_ours(config.backend):
-            raise InputError(
-                f"backend: found {config.backend}, expected it in the judge's own configuration: its workers load a "
-                "back end that is not built in before they judge anything"
-            )
+            raise InputError(f"backend: found {config.backend}, expected it in the judge's own configuration")
         judges = None if config.backend == AUTO else backend_named(config.backend)
         if judges and (reason := judges.unavailable(config.device, config.targets)):
             raise InputError(f"backend {config.backend}: {reason}")

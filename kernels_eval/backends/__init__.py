@@ -23,6 +23,7 @@ from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w.]+))", re.MULTILINE)
+_OWN_BACKEND, _OWN_FOLDER = "KERNELS_EVAL_OWN_BACKEND", "KERNELS_EVAL_OWN_FOLDER"
 NOT_RUN = "not_run_without_gpu"
 """Category of a candidate whose results are not known, since there is no GPU."""
 
@@ -225,6 +226,24 @@ def missing_package(package: str, distribution: str) -> str | None:
 def backend_named(name: str) -> Backend:
     """Return a back end. Raises InputError if there is none of that name."""
     return BACKEND.load(name)
+
+
+def variables_for(backend: str) -> dict[str, str]:
+    """Return the environment variables by which the judge's processes find a back end that is not built in.
+
+    Imports it here. Raises InputError if that is impossible.
+    """
+    if BACKEND.is_ours(backend):
+        return {}
+    backend_named(backend)
+    return {_OWN_BACKEND: BACKEND.path_of(backend), _OWN_FOLDER: str(Path.cwd())}
+
+
+def load_own_backend() -> None:
+    """Import the back end that `variables_for` told of: in a zygote, as its children may read no file of the user's."""
+    if (path := os.environ.get(_OWN_BACKEND)) is not None:
+        sys.path.append(os.environ[_OWN_FOLDER])
+        backend_named(path)
 
 
 def build_main(channel: socket.socket, memory_descriptor: int) -> None:

@@ -17,18 +17,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from kernels_eval.backends import load_own_backend
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu.device.detection import this_gpu_alone
 from kernels_eval.pool.huge_pages import collapse_memory
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
-_OWN_BACKEND, _OWN_FOLDER = "KERNELS_EVAL_OWN_BACKEND", "KERNELS_EVAL_OWN_FOLDER"
-"""Environment variables of a zygote: dotted path of a back end that is not built in, and the caller's folder."""
 _DEVICE = "device"
 _DEVICE_WITHOUT_WARM_UP = "device-without-warm-up"
 _WORKER_ROLES = {"cpu": "interpret", "cuda": _DEVICE}
@@ -56,10 +55,10 @@ class _ZygoteDiedError(InfrastructureError):
 class Zygotes:
     """The zygotes of one judge by role, each started when first needed and again after it died. Safe for threads."""
 
-    def __init__(self, scratch: Path, own_backend: str | None = None) -> None:
-        """`own_backend`: dotted path of a back end that is not built in, which the zygotes import."""
+    def __init__(self, scratch: Path, variables: Mapping[str, str] | None = None) -> None:
+        """`variables`: further ones of their environment."""
         self._scratch = scratch
-        self._own_backend = own_backend
+        self._variables = variables or {}
         self._known: dict[str, Zygote] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -85,7 +84,7 @@ class Zygotes:
             zygote = self._known.get(role)
             if zygote is not None and zygote.is_alive:
                 return zygote, False
-            zygote = self._known[role] = Zygote(role, self._scratch, self._own_backend)
+            zygote = self._known[role] = Zygote(role, self._scratch, self._variables)
             return zygote, True
 
     def fork_worker(self, device: str) -> tuple[int, socket.socket]:
@@ -109,19 +108,16 @@ class Zygotes:
 class Zygote:
     """The caller's side of one zygote: starts the process and has it fork."""
 
-    def __init__(self, role: str, scratch: Path, own_backend: str | None = None) -> None:
+    def __init__(self, role: str, scratch: Path, variables: Mapping[str, str] | None = None) -> None:
         self._role = role
         self._forking = threading.Lock()
         self._notes, theirs = note_pair()
         folder = scratch / "work"
         folder.mkdir(exist_ok=True)
+        environment = _environment(role, scratch) | dict(variables or {})
         command = [*_PROGRAM, role, str(theirs.fileno())]
         self._process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            env=_environment(role, scratch, own_backend),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
+            command, pass_fds=[theirs.fileno()], env=environment, cwd=folder, stdin=subprocess.DEVNULL
         )
         theirs.close()
         self._notes.settimeout(_START_S)
@@ -165,7 +161,7 @@ class Zygote:
             self._process.wait()
 
 
-def _environment(role: str, scratch: Path, own_backend: str | None = None) -> dict[str, str]:
+def _environment(role: str, scratch: Path) -> dict[str, str]:
     """Return the environment of a zygote: named variables of the caller's, none of its secrets."""
     kept = _KEPT_ENVIRONMENT | _KEPT_FOR_DEVICES if role == _DEVICE else _KEPT_ENVIRONMENT
     environment = {name: value for name, value in os.environ.items() if name in kept}
@@ -181,8 +177,6 @@ def _environment(role: str, scratch: Path, own_backend: str | None = None) -> di
         "TMPDIR": str(scratch),
         "HOME": str(scratch),
     }
-    if own_backend is not None:
-        environment |= {_OWN_BACKEND: own_backend, _OWN_FOLDER: str(Path.cwd())}
     if role == _DEVICE:
         return _DEFAULTS_FOR_DEVICES | environment | this_gpu_alone()
     return environment | {"CUDA_VISIBLE_DEVICES": ""}
@@ -251,11 +245,7 @@ def _load(role: str) -> Callable[[socket.socket], None]:
     import torch
 
     torch.set_num_threads(1)
-    if (own := os.environ.get(_OWN_BACKEND)) is not None:
-        sys.path.append(os.environ[_OWN_FOLDER])
-        from kernels_eval.backends import backend_named
-
-        backend_named(own)  # imported here: a worker's children may read no file of the user's
+    load_own_backend()
     if role == "compile":
         return _load_compiler()
     if role == "build":

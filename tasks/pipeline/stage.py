@@ -230,12 +230,9 @@ class StageTask(Generic[P, R]):
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""
-        parameters = inspect.signature(self.function).parameters
-        deciding = {
-            name: decisive(value, get_args(parameters[name].annotation))
-            for name, value in arguments.items()
-            if name not in self.ignored
-        }
+        annotated = {name: each.annotation for name, each in inspect.signature(self.function).parameters.items()}
+        counted = {name: value for name, value in arguments.items() if name not in self.ignored}
+        deciding = {name: decisive(value, get_args(annotated[name])) for name, value in counted.items()}
         return digest_of([self.name, code_version(self.code), deciding])
 
     def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -38,9 +38,9 @@ def test_a_zygote_that_cannot_start_is_not_started_again(tmp_path: Path, monkeyp
     monkeypatch.setattr("kernels_eval.pool.zygote._PROGRAM", ("false",))
     original = Zygote.__init__
 
-    def count(self: Zygote, role: str, scratch: Path) -> None:
+    def count(self: Zygote, role: str, scratch: Path, *variables: object) -> None:
         started.append(role)
-        original(self, role, scratch)
+        original(self, role, scratch, *variables)
 
     monkeypatch.setattr(Zygote, "__init__", count)
     with pytest.raises(InfrastructureError, match="zygote"):

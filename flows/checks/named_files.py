@@ -1,5 +1,6 @@
 """Checks of the files that settings name: pretrained models and validation suites, readable before a run starts."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from flows.settings.configuration import RunConfig
@@ -39,7 +40,7 @@ def missing_files(config: RunConfig) -> list[str]:
         "sft.data.path": None if config.sft.is_left_out else config.sft.data.path,
         "model.pretrained": config.model.pretrained if megatron is None else str(megatron),
         "model.like": config.model.like,
-        "update.critic.pretrained": config.update.critic.pretrained if config.update.advantage == "gae" else None,
+        "update.critic.pretrained": _trained_critic(config),
         "update.deepspeed": config.update.deepspeed,
         "validation.suites": config.validation.suites,
     }
@@ -52,6 +53,16 @@ def missing_files(config: RunConfig) -> list[str]:
         for setting, name in named.items()
         if name is not None and not (Path(name).exists() or (setting in hubs and _may_be_on_a_hub(name)))
     ]
+
+
+def _trained_critic(config: RunConfig) -> str | None:
+    """Return the pretrained critic if the estimator has one; an estimator that cannot be loaded is named elsewhere."""
+    pretrained = config.update.critic.pretrained
+    if pretrained is None:
+        return None
+    with suppress(InputError):
+        return pretrained if config.update.estimator.critic else None
+    return None
 
 
 def _may_be_on_a_hub(name: str) -> bool:

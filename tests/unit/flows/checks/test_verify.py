@@ -185,6 +185,25 @@ def test_a_name_of_a_hub_is_no_missing_file(tmp_path: Path):
     assert verify.files(configured(tmp_path)).outcome is Outcome.OK
 
 
+@pytest.mark.parametrize(
+    ("advantage", "is_named"),
+    [("gae", True), ("grpo", False), ("critic_of_mine:with_critic", True), ("nowhere:at_all", False)],
+)
+def test_a_critic_is_looked_for_where_the_estimator_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advantage: str, is_named: bool
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "critic_of_mine.py").write_text(
+        "from tasks.update.doors import estimator\n\n\n"
+        "@estimator(compares='nothing', critic=True)\n"
+        "def with_critic(rewards, mask, settings, values):\n    return rewards - values, rewards\n"
+    )
+    update = {"advantage": advantage, "critic": {"pretrained": "/nowhere"}}
+    found = verify.files(configured(tmp_path, update=update))
+    assert ("update.critic.pretrained: /nowhere" in found.found) is is_named
+
+
 def test_a_judge_on_a_gpu_is_refused_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flows.checks.preflight.gpus_here", list)
     config = configured(tmp_path, judge={"device": "cuda"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu.device.detection import detection
+from kernels_eval.gpu.device import detection
 from kernels_eval.pool.zygote import Zygote, Zygotes
 
 NAME = "CUDA_DEVICE_MAX_CONNECTIONS"

@@ -77,6 +77,8 @@ def check_problems(config: RunConfig) -> None:
 
     check_operators(frozenset(config.problems.unseen), "problems.unseen")
     if not config.problems.is_generated:
+        if config.problems.path is None:
+            raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
         load_entries(config.problems)
     heldout = config.problems.of_heldout_files()
     if heldout is not None:

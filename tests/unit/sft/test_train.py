@@ -21,7 +21,7 @@ def test_bfloat16_is_not_refused_for_the_drivers_processor(tmp_path: Path, monke
 
     def ranks(_: EngineConfig, __: Any, job: Any) -> Any:
         jobs.append(job)
-        yield {"rows": [{"step": 0, "loss": 1.0}]}
+        yield {"rows": [{"step": 0, "loss": 1.0}], "known": {}}
 
     sequences = SimpleNamespace(training=[SimpleNamespace(length=5)], validation=[], dropped=0)
     monkeypatch.setattr(train, "read_conversations", lambda *_: [])

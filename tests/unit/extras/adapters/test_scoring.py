@@ -54,8 +54,8 @@ def test_terms_on_the_answer_need_its_length(judge: Any, answer: Any, problem_so
 
 
 def test_what_is_not_a_problem_or_a_reward_is_refused(judge: Any, problem_source: str):
-    with pytest.raises(InputError, match="reward"):
-        Scorer(judge, EpisodeConfig(reward="unheard_of"))
+    with pytest.raises(ValueError, match="unheard_of"):  # where the settings are made, before a scorer has them
+        EpisodeConfig(reward="unheard_of")
     with Scorer(judge) as scorer, pytest.raises(InputError, match="get_inputs"):
         scorer.score("class Model: ...", "x")
 

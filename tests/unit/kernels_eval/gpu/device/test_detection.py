@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.gpu.device.detection import GIB, detection, share_of_memory
+from kernels_eval.gpu.device import detection
+from kernels_eval.gpu.device.detection import GIB, share_of_memory
 
 
 @pytest.mark.parametrize(

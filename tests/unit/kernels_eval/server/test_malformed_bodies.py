@@ -105,7 +105,7 @@ def test_many_wrong_fields_are_refused_in_a_moment(place: str) -> None:
     async def refused() -> httpx.Response:
         with Judge(JudgeConfig(workers=1)) as judge:
             transport = httpx.ASGITransport(app=create_app(judge))
-            async with httpx.AsyncClient(transport=transport, base_url="http://judge") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 path, headers = "/eval/batch" if place == "items" else "/eval", {"content-type": "application/json"}
                 return await client.post(path, content=encoded(body), headers=headers)
 

@@ -25,7 +25,7 @@ class Pair:
     """Two kernels for one problem."""
 
     name: str
-    """What is wrong with the defective one."""
+    """Defect of the defective one."""
     problem: str
     good: str
     defect: str
@@ -68,7 +68,7 @@ def _scaled(before: str = "", after: str = "return out", kernels: str = "") -> s
 
 
 def _host(size: str) -> list[Pair]:
-    """What host code does between launches."""
+    """Work of host code between launches."""
     double, good = problem("x * 2.0", size), _scaled()
     tag = "large" if size == _LARGE else "small"
     read = (
@@ -124,7 +124,7 @@ return out
 
 
 def _tables() -> list[Pair]:
-    """What host code makes in each call."""
+    """Tensors that host code makes in each call."""
 
     def from_table(made: str) -> str:
         return module(_FROM_TABLE, f"{made}\n{launch.format(table='table')}")

@@ -159,7 +159,7 @@ class Verdict(FrozenModel):
     """Issues of a correct kernel, those of the whole call first. Without a GPU all classes are looked for; on one those
     that the profile and the compiler show."""
     warnings: tuple[str, ...] = ()
-    """What a correct kernel relies on that Triton does not promise. Found without a GPU."""
+    """Properties that a correct kernel relies on and Triton does not promise. Found without a GPU."""
     judge_version: str = JUDGE_VERSION
     hardware: str = ""
     sandbox: str = ""

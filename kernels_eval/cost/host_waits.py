@@ -1,4 +1,4 @@
-"""What host code makes a device wait for within a call: values that it reads, synchronisations, uploads.
+"""Waits of a device for host code within a call: values that it reads, synchronisations, uploads.
 
 Each stands among the call's launches, as one that no processor runs. After each the host launches what follows while
 the device has nothing to do. The times are in `kernels_eval.cost.hardware`.

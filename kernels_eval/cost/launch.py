@@ -33,7 +33,7 @@ each of which waits.
 SECTOR_ELEMENTS = 8
 """Elements whose atomics meet. Bytes would fill at another number of rows for each type, and rows are reduced."""
 HostWait = Literal["read", "synchronise", "upload"]
-"""What the device waits for: a value that host code reads, a synchronisation, an upload of what host code made."""
+"""Reason of the device's wait: a value that host code reads, a synchronisation, an upload of what host code made."""
 
 
 class Constant(FrozenModel):

@@ -48,7 +48,7 @@ class Graded:
     is_drawn: bool = True
     """True if secret draws had a part in the verdict or its message: kernels ran, or host code got plain numbers."""
     warnings: tuple[str, ...] = ()
-    """What a correct kernel relies on and other devices do not promise."""
+    """Properties that a correct kernel relies on and other devices do not promise."""
     is_certain: bool = False
     """True if a kernel that ran is wrong in the same way whatever is drawn: only its message depends on that."""
 

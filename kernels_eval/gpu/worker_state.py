@@ -44,7 +44,7 @@ class WorkerState:
     free_bytes: Callable[[], int]
     """Returns the device memory that nobody uses."""
     free_at_fault: int | None = None
-    """What it was while a candidate's process was there, when the worker's own memory did not suffice."""
+    """Its value while a candidate's process was there, when the worker's own memory did not suffice."""
     can_hold: bool = False
     """This device can hold a queue back before the gate (kernels_eval.gpu.device.gate)."""
     overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))

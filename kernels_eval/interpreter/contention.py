@@ -16,7 +16,7 @@ from kernels_eval.interpreter.operation_log import OPERATION_LOG
 
 _LANES = 32
 _OF_A_ROUND = 0.8
-"""What each element of a sector takes, in rounds."""
+"""Cost of each element of a sector, in rounds."""
 _WARP_BITS = np.uint64(48)
 """A lane's key: its address in the bits below, its warp above."""
 

@@ -37,7 +37,7 @@ class Refill(FrozenModel):
     problems: int
     """Largest number of problems to run."""
     compares: Compares
-    """What the update's estimator compares."""
+    """Peers that the update's estimator compares."""
     credit: Credit = "return"
     """Value by which they are compared (`update.credit`), with its discount."""
     credit_discount: float = 1.0

@@ -11,7 +11,7 @@ from typing import Literal
 from tasks.trajectories.returns import Credit
 
 Compares = Literal["turns", "trajectories", "nothing"]
-"""What an advantage estimator compares: turns at the same place, whole trajectories by their return, or no peers, so
+"""Peers that an advantage estimator compares: turns at the same place, whole trajectories by their return, or none, so
 that groups of one and groups without variance are trained on as well."""
 GroupKey = tuple[str, int, str]
 """(group, turn, role): samples that answered the same question."""

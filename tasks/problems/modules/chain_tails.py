@@ -18,7 +18,7 @@ REDUCTIONS = {
     "max": ("-inf", ("x = tl.max(x, 0{keep})",)),
     "min_reduction": ("inf", ("x = tl.min(x, 0{keep})",)),
 }
-"""What fills the masked lanes, and statements on `x`, whose first dimension is reduced."""
+"""Value of the masked lanes, and statements on `x`, whose first dimension is reduced."""
 _FORMS = {
     "softmax": ("torch.softmax(x, dim=1)", "F.softmax(x, dim=1)"),
     "log_softmax": ("torch.log_softmax(x, dim=1)", "F.log_softmax(x, dim=1)"),

@@ -53,7 +53,7 @@ class Layer:
 
     @property
     def fits(self) -> bool:
-        """Whether tensors and work are within bounds, and the output is not empty."""
+        """True if tensors and work are within bounds, and the output is not empty."""
         if min(self.out_size) < 2:
             return False
         positions = math.prod(self.out_size)
@@ -71,7 +71,7 @@ class Layer:
 
     @property
     def is_dilated(self) -> bool:
-        """Whether elements of the kernel are apart."""
+        """True if elements of the kernel are apart."""
         return max(self.dilation) > 1
 
     @property

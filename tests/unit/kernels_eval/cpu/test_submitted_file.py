@@ -1,4 +1,4 @@
-"""What a tracing process sends of a kernel, held against the submitted file."""
+"""Kernels that a tracing process sends, held against the submitted file."""
 
 from typing import Any
 

@@ -92,7 +92,7 @@ def test_an_unseen_operator_is_in_no_pair(family: Family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES[:5], ids=lambda family: family.name)
 def test_every_operator_is_drawn(family: Family) -> None:
-    """Where each draw has one operator."""
+    """Families of which each draw has one operator."""
     assert {pair.operator for pair in drawn(family, 250)} == set(family.operators)
 
 

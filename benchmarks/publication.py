@@ -162,7 +162,7 @@ def measure(
 
 
 def clear(folder: Path) -> None:
-    """Remove what a way has written: what it left to the disk is not the next one's, nor is the removal."""
+    """Remove what a way has written, so that neither its writes nor the removal count for the next one."""
     (folder / WEIGHTS).unlink(missing_ok=True)
     shutil.rmtree(folder / "published", ignore_errors=True)
 

@@ -40,7 +40,7 @@ class Estimator:
 
 
 def estimator(*, compares: Compares, critic: bool = False) -> Callable[[Callable[..., Any]], Estimator]:
-    """Declare an estimator: what it compares, and whether it needs a critic."""
+    """Declare what an estimator compares, and whether it needs a critic."""
     if compares not in get_args(Compares):
         raise InputError(f"estimator: found compares={compares!r}, expected one of {', '.join(get_args(Compares))}")
     if critic and compares != "nothing":

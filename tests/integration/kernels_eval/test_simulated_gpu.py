@@ -147,7 +147,7 @@ def verdicts() -> dict[str, dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
     lines = "\n".join(json.dumps(request) for request in requests)
-    ran = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, timeout=250)
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, timeout=600)
     found = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(found) == len(CASES), ran.stderr[-3000:]
     return dict(zip(CASES, found, strict=True))
@@ -244,6 +244,8 @@ open("started", "w").write(str(started))
 """
 LOADED = """
 import time
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(700)]  # judges on two cores what a device does in a moment
 open("loaded", "w").close()
 time.sleep(1.0)
 """

@@ -13,6 +13,7 @@ import kernel_sources as sources
 import pytest
 from kernel_sources import LAUNCH, ROW_KERNEL, with_forward
 
+pytestmark = [pytest.mark.long, pytest.mark.timeout(700)]  # judges on two cores what a device does in a moment
 ROOT = Path(__file__).parents[3]
 PROBLEM = sources.ROW_PROBLEM.replace("4096, 300", "128, 300")
 
@@ -244,8 +245,6 @@ open("started", "w").write(str(started))
 """
 LOADED = """
 import time
-
-pytestmark = [pytest.mark.long, pytest.mark.timeout(700)]  # judges on two cores what a device does in a moment
 open("loaded", "w").close()
 time.sleep(1.0)
 """

@@ -44,6 +44,12 @@ def k3_k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     return gradient + (low_var_kl(log_probs, reference_log_probs) - gradient).detach()
 
 
+KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    function.__name__: function for function in (k1, k2, k3, low_var_kl, k3_k2)
+}
+"""Ours, by the names of `update.kl_estimator`."""
+
+
 def kl_penalty(log_probs: Tensor, reference_log_probs: Tensor, estimator: str) -> Tensor:
     """Return the named estimator's value per token (`update.kl_estimator`)."""
     found = KL_ESTIMATOR.load(estimator)(log_probs, reference_log_probs)

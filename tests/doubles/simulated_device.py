@@ -24,9 +24,11 @@ import torch._dynamo  # as in the warm zygote; else each candidate would import 
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import start_fork_server
-from kernels_eval.gpu import candidate_start, grader, timing, warm_up
+from kernels_eval.gpu import candidate_start, grader
+from kernels_eval.gpu.candidate import warm_up
 from kernels_eval.gpu.candidate.process import SETUP, candidate_main
 from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.timing import timer
 from kernels_eval.gpu.timing.timer import Overhead, Overheads
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter, names, programs
@@ -121,8 +123,8 @@ def pretend() -> None:
         module.CudaDriver = SimulatedDriver
     warm_up.Profiler = SimulatedProfiler
     warm_up.load_driver = lambda: None
-    timing._ROUND_S = 0.0
-    timing._FIRST_CALLS = candidate_start._FIRST_CALLS = 4
+    timer._ROUND_S = 0.0
+    timer._FIRST_CALLS = candidate_start._FIRST_CALLS = 4
 
 
 def new_grader() -> HostOnly:

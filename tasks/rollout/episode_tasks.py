@@ -8,6 +8,7 @@ episode.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kernels_eval.errors import InputError
 from kernels_eval.verdict import Verdict
 from tasks.rollout.config import EPISODE_TASK, EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn
@@ -68,4 +69,7 @@ KERNELBENCH_MULTITURN = EpisodeTask(turn_limit=turn_limit)
 
 def episode_task(name: str) -> EpisodeTask:
     """Return the task of this name, or of the user's own. Raises InputError if there is none."""
-    return EPISODE_TASK.load(name)
+    try:
+        return EPISODE_TASK.load(name)
+    except InputError as error:
+        raise InputError(f"rollout.episode.{error}") from error

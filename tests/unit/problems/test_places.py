@@ -10,7 +10,7 @@ from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.loaders import load_entries
 
-USERS_FILES = sorted(Path("/work/shared/data").glob("kernel_bench_triton_*.jsonl"))
+USERS_FILES = sorted((Path(__file__).parents[4] / "shared" / "data").glob("kernel_bench_triton_*.jsonl"))
 
 
 def loaded(path, source="jsonl", **changes):

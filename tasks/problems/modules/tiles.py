@@ -5,6 +5,7 @@ valid ones, and reductions are over axis 0, so that the lines of an operator are
 dimension and is read once; otherwise a loop has accumulators, and a second loop writes the results.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from tasks.problems.modules.draw import Draw, Shape
 _LARGEST_ROW = 16384
 _LARGEST_TILE = 512
 _MOST_ROWS = 2**14
+_LARGEST_GRID_Y = 65535
+"""Programs that a launch may have in its second axis, by CUDA's table of compute capabilities."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +138,22 @@ class Dimension:
             warps = 16 if power >= _LARGEST_ROW else 8 if power >= 4096 else 4
             return Tiles(True, fits, 0 if fits else 4096, 0, warps if fits else 8)
         fits = self.size <= _LARGEST_TILE
-        columns = min(64, max(16, 8192 // power)) if fits else 32
+        columns = self._wide_enough(min(64, max(16, 8192 // power)) if fits else 32)
         return Tiles(False, fits, 0 if fits else 128, columns, 8 if fits and power * columns >= 8192 else 4)
 
     def slow(self, rng: Draw) -> Tiles:
         """Return a slow way: small blocks, read twice, and a tile's columns apart in memory."""
         if self.is_last:
             return Tiles(True, False, rng.pick(64, 128), 0)
-        return Tiles(False, False, rng.pick(1, 8), rng.pick(1, 4, 8) if rng.chance(0.7) else 64)
+        rows, columns = rng.pick(1, 8), rng.pick(1, 4, 8) if rng.chance(0.7) else 64
+        return Tiles(False, False, rows, self._wide_enough(columns))
+
+    def _wide_enough(self, columns: int) -> int:
+        """Return the columns of a tile, doubled until the programs beside each other are a grid's second axis."""
+        inner = math.prod(self.shape.sizes[self.dim + 1 :])
+        while inner > columns * _LARGEST_GRID_Y:
+            columns *= 2
+        return columns
 
 
 def draw_dimension(rng: Draw, largest: int | None = None) -> Dimension:

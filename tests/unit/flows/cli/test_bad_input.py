@@ -161,7 +161,7 @@ OPTIONS = [
     Bad(
         "backend",
         lambda at: ["score", at.text("a.py", PROBLEM), at.config, "--backend", "cude"],
-        ("backend: expected one of cuda, cute, hip, tilelang, triton, found 'cude'",),
+        ("backend: found 'cude', expected one of auto, cuda, cute, hip, tilelang, triton",),
     ),
     Bad(
         "token",

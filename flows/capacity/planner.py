@@ -55,6 +55,9 @@ class CapacityPlan:
     training: dict[str, float]
     """Bytes of one rank by purpose."""
     training_fits: bool
+    sft: dict[str, float]
+    """Bytes of one rank in SFT, by purpose; empty without SFT."""
+    sft_fits: bool
     stage: Stage
     lowest_stage: Stage | None
     """Lowest ZeRO stage that fits on the configured ranks. None: none fits."""
@@ -94,9 +97,10 @@ class CapacityPlan:
 
     @property
     def fits(self) -> bool:
-        """True if the update and generation fit as configured, and on one GPU everything that shares it."""
+        """True if SFT, update and generation fit as configured, and on one GPU everything that shares it."""
         generates = self.cache_tokens is None or self.cache_tokens >= self.longest
-        return self.training_fits and generates and (self.gpus != 1 or self.one_gpu_bytes <= self.gpu.memory_gib * GIB)
+        trains = self.training_fits and self.sft_fits
+        return trains and generates and (self.gpus != 1 or self.one_gpu_bytes <= self.gpu.memory_gib * GIB)
 
     @property
     def one_gpu_bytes(self) -> float:
@@ -123,6 +127,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     room = gpu.memory_gib * GIB * share
     job = replace(training_job(config, shape), tokens=max(update.tokens_per_rank, share_of_longest))
     used = training_memory(job)
+    of_sft = {} if config.sft.is_left_out else training_memory(sft_job(config, shape))
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
     servers = len(rollout.sglang_urls) or servers_of(config)
     flags = rollout.sglang.flags
@@ -149,6 +154,8 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         gpu=gpu,
         training=used,
         training_fits=sum(used.values()) <= room,
+        sft=of_sft,
+        sft_fits=sum(of_sft.values()) <= room,
         stage=job.stage,
         lowest_stage=_first_fitting_stage(job, room),
         fewest_ranks=_fewest_ranks(job, room),
@@ -212,6 +219,18 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
         critic=update.estimator.critic,
         trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
         offloaded=offloaded_share(update.deepspeed),
+    )
+
+
+def sft_job(config: RunConfig, shape: Shape) -> TrainingJob:
+    """Return SFT's memory parameters: the update's engine, for one model; adapters are SFT's own."""
+    lora = config.sft.lora
+    return replace(
+        training_job(config, shape),
+        tokens=max(config.update.tokens_per_rank, math.ceil(config.sft.max_tokens / config.update.context_parallel)),
+        reference=False,
+        critic=False,
+        trained=None if lora is None else _adapter_parameters(shape, lora.rank),
     )
 
 

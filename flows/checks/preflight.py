@@ -116,6 +116,12 @@ def check_lora(config: RunConfig) -> None:
         with suppress(InputError):  # the model's sizes are not known
             experts = shape_of(model).experts
         check_adapters(config.update.lora, experts)
+        check_adapters(config.sft.lora, experts, "sft.lora")
+        if config.sft.lora is not None and model.pretrained is None and not config.sft.is_left_out:
+            raise InputError(
+                "sft.lora: found adapters for a new model, which has no weights worth keeping; "
+                "set model.pretrained, or sft.lora=null"
+            )
 
 
 def check_not_latest(model: ModelConfig, runs_dir: Path) -> None:

@@ -156,6 +156,12 @@ def _update_lines(settings: "RunConfig", found: "CapacityPlan") -> list[str]:
         + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
         "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
     ]
+    if found.sft:
+        lines.append(
+            f"SFT on the same ranks: {_verdict(found.sft_fits)}: {sum(found.sft.values()) / GIB:.1f} GiB per rank, of "
+            f"{gpu.memory_gib * min(update.gpus_per_rank, 1.0):.0f}"
+            + ("" if found.sft_fits else "; sft.lora={rank: 16} trains adapters alone")
+        )
     if found.share_of_longest > update.tokens_per_rank:
         lines.append(
             f"  the longest sequence puts {found.share_of_longest:,} tokens on a rank, "

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 from tasks.problems.config import PAIR_READER
-from tasks.training.config import Beta
+from tasks.training.config import Beta, LoraConfig
 
 
 class SftJudgeConfig(FrozenModel):
@@ -124,6 +124,9 @@ class SftConfig(FrozenModel):
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
+    lora: LoraConfig | None = None
+    """Train adapters on a pretrained model and publish the merged policy: the optimizer's state of an 8B model shrinks
+    from 90 GB to less than one. None: train all weights."""
     max_tokens: int = Field(default=2048, ge=16)
     """Longer conversations are dropped and counted."""
     validation_fraction: float = Field(default=0.02, ge=0, lt=1)

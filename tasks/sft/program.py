@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy
@@ -23,6 +24,7 @@ from tasks.pipeline.digests import hand_over
 from tasks.pipeline.store import MANIFEST
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
+from tasks.training.adapter_files import ADAPTER_FOLDER, AdapterBase
 from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.checkpoint import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
 from tasks.training.config import EngineConfig
@@ -48,6 +50,18 @@ class SftJob:
     interim: Interim
     folder: Path
     """Folder in which rank 0 writes the policy."""
+
+    @property
+    def origin(self) -> Path | str | None:
+        """Weights that training starts from; none: new ones."""
+        return self.initial or self.model.pretrained
+
+    @property
+    def adapter_base(self) -> AdapterBase | None:
+        """The model that adapters are trained on; none: all weights are trained."""
+        if self.config.lora is None:
+            return None
+        return AdapterBase(uri=str(self.origin), digest="", lora=self.config.lora)
 
 
 def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
@@ -98,7 +112,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         if saving:
             metric = "validation_loss" if config.early_stop is not None else config.best_metric
             with job.interim.save(rank.rank, rows, step + 1, job.engine.keep_checkpoints, metric) as folder:
-                save_weights(engine, tokenizer, folder)
+                save_weights(engine, tokenizer, folder, job.adapter_base)
                 save_optimizer(engine, folder)
         if last or time.perf_counter() - reported > _PROGRESS_INTERVAL_S:
             reported = time.perf_counter()
@@ -107,7 +121,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if best_step == rows[-1]["step"]:
         save_weights(engine, tokenizer, job.folder)
     elif rank.rank == 0:
-        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ROWS_FILE, MANIFEST)
+        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ADAPTER_FOLDER, ROWS_FILE, MANIFEST)
         shutil.copytree(job.interim.after(best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
     yield {"rows": rows, "known": hand_over(job.folder)}
 
@@ -125,17 +139,32 @@ def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
-    source = job.interim.resume or job.initial or job.model.pretrained
-    model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
     config = job.config
+    model = _model(job, tokenizer)
     settings = engine_settings(
         job.engine,
         job.model.dtype,
         betas=config.betas,
         weight_decay=config.weight_decay,
         gradient_clip=config.gradient_clip,
+        lora=config.lora,
     )
     return PolicyEngine(model, settings)
+
+
+def _model(job: SftJob, tokenizer: Any) -> PreTrainedModel:
+    """Return the model to train; with adapters on what training started from, never on merged weights."""
+    resume = job.interim.resume
+    if job.config.lora is None or job.origin is None:
+        source = resume or job.origin
+        return new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
+    from tasks.training.lora import add_adapters, load_adapter  # PEFT takes two seconds to import
+
+    model = load_policy(job.origin, job.model.dtype)
+    add_adapters(model, job.config.lora, job.seed)
+    if resume is not None:
+        load_adapter(model, resume)
+    return model
 
 
 def _optimizer_step(

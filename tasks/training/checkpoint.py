@@ -28,21 +28,22 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: AdapterBase | None = None) -> None:
     """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
 
-    An adapted model is written merged, with its adapter, which belongs to `base`, beside it.
+    An adapted model is written merged; with `base`, which the adapter belongs to, the adapter lies beside it.
     """
-    adapted = engine.settings.lora is not None and base is not None
+    adapted = engine.settings.lora is not None
     weights = list(engine.model.parameters()) if adapted else []
     whole = _whole_weights(engine) if engine.stage == 3 and not adapted else None
     # Under ZeRO-3 each rank holds a part of each weight; merging an adapter takes all of them at once.
     with import_deepspeed().zero.GatheredParameters(weights, enabled=engine.stage == 3 and adapted):
         if torch.distributed.get_rank() == 0:
-            if engine.settings.lora is None or base is None:
+            if engine.settings.lora is None:
                 save_policy(engine.model, tokenizer, folder, whole)
             else:
                 from tasks.training.lora import merged_state, save_adapter  # PEFT takes two seconds to import
 
                 save_policy(engine.model, tokenizer, folder, merged_state(engine.model))
-                save_adapter(engine.model, engine.settings.lora, base, folder)
+                if base is not None:
+                    save_adapter(engine.model, engine.settings.lora, base, folder)
     torch.distributed.barrier()
 
 

@@ -95,7 +95,7 @@ def check_heads(heads: int, key_value_heads: int, size: int) -> None:
         )
 
 
-def check_adapters(lora: LoraConfig | None, experts: int) -> None:
+def check_adapters(lora: LoraConfig | None, experts: int, field: str = "update.lora") -> None:
     """Raise InputError if adapters are asked for on the experts or the router of a model with experts (0: none).
 
     A layer's experts are one tensor of three axes: adapters know matrices, and could not be merged into it.
@@ -105,6 +105,6 @@ def check_adapters(lora: LoraConfig | None, experts: int) -> None:
     wrong = [lora.targets] if isinstance(lora.targets, str) else [*{*lora.targets} - {*ATTENTION_PROJECTIONS}]
     if wrong:
         raise InputError(
-            f"update.lora.targets: found {', '.join(sorted(wrong))} for a model with {experts} experts, expected names "
+            f"{field}.targets: found {', '.join(sorted(wrong))} for a model with {experts} experts, expected names "
             f"among {', '.join(ATTENTION_PROJECTIONS)}: experts and router take no adapters"
         )

@@ -22,7 +22,7 @@ from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
 from tasks.sft.untrained import write_untrained
 from tasks.training.checkpoint import OPTIMIZER_FILE
-from tasks.training.config import EngineConfig
+from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.program import RankContext
 from tasks.training.ranks import run_on_ranks
 
@@ -160,6 +160,31 @@ def test_stops_early_and_publishes_the_best_even_with_little_memory(
     assert not (policy.path / OPTIMIZER_FILE).exists()
     assert AutoTokenizer.from_pretrained(policy.path).chat_template
     assert is_available(policy)
+
+
+@pytest.mark.long
+def test_adapters_are_merged_and_a_killed_run_resumes_to_the_bit(
+    tmp_path: Path, make_pairs: Callable[..., SftDataRef]
+) -> None:
+    data = make_pairs()
+    base = write_untrained(data.path, MODEL, tmp_path / "base")
+    model = MODEL.model_copy(update={"pretrained": str(base)})
+    config = CONFIG.model_copy(update={"steps": 12, "save_interval": 4, "lora": LoraConfig(rank=2)})
+    straight = train_sft(data, model, config, ENGINE, 3, tmp_path / "straight", tmp_path / "work-0", silent)
+
+    def kill(done: int, total: int, **figures: Any) -> None:
+        if done > 5:
+            kill_the_rank()
+
+    with pytest.raises(InfrastructureError):
+        train_sft(data, model, config, ENGINE, 3, tmp_path / "resumed", tmp_path / "work-1", kill)
+    resumed = train_sft(data, model, config, ENGINE, 3, tmp_path / "resumed", tmp_path / "work-1", silent)
+    assert_same_weights(straight, resumed)
+    assert not (straight.path / "adapter").exists()
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, straight.path))
+    changed = {name: after[name] - before[name] for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(name.endswith("proj.weight") and torch.linalg.matrix_rank(by) <= 2 for name, by in changed.items())
 
 
 def test_goes_on_from_a_policy_and_refuses_one_of_another_shape(

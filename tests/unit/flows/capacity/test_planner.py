@@ -46,6 +46,20 @@ def test_checkpoints_without_the_optimizers_state_are_weights_alone():
     assert found.disk_bytes == 201 * 2 * QWEN3.parameters
 
 
+def test_sft_of_all_weights_counts_though_rl_trains_adapters():
+    one = ["update.ranks=1", "update.context_parallel=1", "update.lora={rank: 16}"]
+    whole, adapted = (
+        plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", [*one, *more]), GPUS["h100"])
+        for more in ([], ["sft.lora={rank: 16}"])
+    )
+    assert whole.training_fits
+    assert not whole.sft_fits
+    assert not whole.fits
+    assert adapted.sft_fits
+    left_out = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", [*one, "sft=none"]), GPUS["h100"])
+    assert left_out.sft == {}
+
+
 def test_a_joint_epoch_leaves_another_policy():
     settings = ["update.weights_interval=1"]
     plain, joint = (

@@ -19,6 +19,7 @@ from tasks.rollout.task import roll_out
 from tasks.tracking.collapse import look_for_collapse
 from tasks.training.retention import keep_optimizers, keep_weights
 from tasks.update.past import PastUpdate, updates_without_state
+from tasks.update.request import UpdateRequest
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 
@@ -108,17 +109,16 @@ def run_update(
 ) -> CheckpointRef:
     """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any.
 
-    `roles`, `of`: of one agent's update (tasks.update.task). `iteration`: of the run; None: the policy's.
+    `roles`, `of`: of one agent's update (tasks.update.request). `iteration`: of the run; None: the policy's.
     `keeps_ranks`: no other agent's update comes between this one and the policy's next.
     """
     config = run.config
     iteration = policy.weight_version if iteration is None else iteration
-    updated = update(
-        run.workspace,
-        policy,
-        first if config.update.kl_coefficient > 0 else None,
-        batch,
-        config.update.model_copy(update={"schedule_iterations": None}),
+    request = UpdateRequest(
+        policy=policy,
+        reference=first if config.update.kl_coefficient > 0 else None,
+        batch=batch,
+        config=config.update.model_copy(update={"schedule_iterations": None}),
         iteration=iteration,
         total_iterations=_schedule_length(config, iteration),
         seed=config.seed,
@@ -128,6 +128,7 @@ def run_update(
         of=of,
         keeps_ranks=keeps_ranks,
     )
+    updated = update(run.workspace, request)
     if updated == policy:  # nothing to learn from: checked when it was made
         return policy
     return check_update(run.workspace, updated, config.validation, iteration=iteration, of=of)

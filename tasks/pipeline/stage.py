@@ -2,13 +2,14 @@
 
 A stage is declared beside its code (`tasks/<stage>/task.py`):
 
-    @stage_task("update", code="tasks.update.train", label="update, iteration {iteration}")
-    def update(stage: Stage, policy: CheckpointRef, ..., config: UpdateConfig, iteration: int) -> CheckpointRef:
+    @stage_task("update", code="tasks.update.train", label="update {iteration}")
+    def update(stage: Stage, request: UpdateRequest) -> CheckpointRef:
         from tasks.update.train import update_policy          # imported when it runs: a cache hit needs no torch
-        return update_policy(policy, ..., stage.destination, stage.progress)
+        return update_policy(request, stage.destination, stage.progress)
 
-and called in a flow as `update(workspace, policy, ...)`. Its cache key is a digest of the stage's name, the version of
-its code, and every argument (a reference counts by its content digest, a configuration by its decisive part). The
+and called in a flow as `update(workspace, request)`. Its cache key is a digest of the stage's name, the version of
+its code, and every argument (a reference counts by its content digest, a configuration by its decisive part). A
+stage with many arguments takes them as one `StageRequest`, whose fields count like arguments. The
 result is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. If the
 artifact of a hit is gone or was changed, it is computed again. Before a stage computes, the files that it reads are
 compared with their manifests; a damaged artifact is made again by the stage that it came from.
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
 
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel, Operational
 from tasks.pipeline.cache import StageOutcome, decisive, is_stored, run_cached
 from tasks.pipeline.code_version import code_version
 from tasks.pipeline.integrity import damage_of
@@ -144,6 +146,13 @@ class Stage:
         return self.workspace.runs_dir / "work" / self.name / self.key
 
 
+class StageRequest(FrozenModel):
+    """All arguments of a stage in one value. To labels and to the cache key its fields are the stage's arguments.
+
+    A field that cannot change the result is `Annotated[..., Operational]`.
+    """
+
+
 @dataclass(frozen=True)
 class StageTask(Generic[P, R]):
     """A stage as a cached, retried Prefect task; call it inside a flow."""
@@ -158,7 +167,7 @@ class StageTask(Generic[P, R]):
     def __call__(self, workspace: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the stage's reference, computed or from the cache."""
         started = time.perf_counter()
-        arguments = self._arguments(*args, **kwargs)
+        arguments = self.arguments(*args, **kwargs)
         label = self.label.format(**arguments)
         key = self.key(arguments)
         stage = Stage(workspace, self.name, key)
@@ -230,15 +239,32 @@ class StageTask(Generic[P, R]):
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""
-        annotated = {name: each.annotation for name, each in inspect.signature(self.function).parameters.items()}
-        counted = {name: value for name, value in arguments.items() if name not in self.ignored}
-        deciding = {name: decisive(value, get_args(annotated[name])) for name, value in counted.items()}
+        known = self._metadata()
+        deciding = {
+            name: decisive(value, known[name])
+            for name, value in arguments.items()
+            if name not in self.ignored and Operational not in known[name]
+        }
         return digest_of([self.name, code_version(self.code), deciding])
 
-    def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Sequence[Any]]:
+        """Return the metadata of each argument's annotation, and of each field of a request."""
+        found: dict[str, Sequence[Any]] = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, StageRequest):
+                found |= {field: each.metadata for field, each in parameter.annotation.model_fields.items()}
+            else:
+                found[name] = get_args(parameter.annotation)
+        return found
+
+    def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the arguments of a call by name, those of a request by field."""
         bound = inspect.signature(self.function).bind(None, *args, **kwargs)
         bound.apply_defaults()
-        return dict(list(bound.arguments.items())[1:])
+        arguments: dict[str, Any] = {}
+        for name, value in list(bound.arguments.items())[1:]:
+            arguments |= dict(value) if isinstance(value, StageRequest) else {name: value}
+        return arguments
 
 
 def _references(values: Iterable[Any]) -> list[ArtifactRef]:

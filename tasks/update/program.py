@@ -8,7 +8,7 @@ hold policy or adapter, critic, optimizer states and `prepared.safetensors`.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.digests import hand_over
-from tasks.pipeline.references import CheckpointRef
 from tasks.training.adapter_files import AdapterBase
 from tasks.training.batches import MicroBatch
 from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
@@ -33,6 +32,7 @@ from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
 from tasks.update.precompute import Scorer, load_prepared, prepare, save_prepared
+from tasks.update.request import UpdateRequest
 from tasks.update.step import optimizer_step, throughput
 
 
@@ -40,14 +40,9 @@ from tasks.update.step import optimizer_step, throughput
 class UpdateJob:
     """Everything that one update needs; the same on every rank."""
 
-    policy: CheckpointRef
-    reference: CheckpointRef | None
+    request: UpdateRequest
     dtype: str
     samples: SampleSet
-    config: UpdateConfig
-    iteration: int
-    total_iterations: int
-    seed: int
     folder: Path
     """Folder in which rank 0 writes the new checkpoint."""
     base: AdapterBase | None = None
@@ -55,16 +50,19 @@ class UpdateJob:
     interim: Interim | None = None
     problems_refilled: int = 0
     """Problems that the rollout drew beyond its first draw, for groups that teach something."""
-    writes_state: bool = True
-    """Write the optimizer's state beside the policy."""
     needs_state: bool = False
     """The policy is the result of an update: without its optimizer's state nothing goes on from it."""
-    roles: tuple[str, ...] = ()
-    """Of the agents that the policy writes for; all if empty."""
-    keeps_ranks: bool = True
-    """The next update on these ranks goes on from this one: no other agent's comes in between."""
     is_made_again: bool = False
     """Write nothing: the policy is there, and the engine is held with its optimizer's state."""
+
+    @property
+    def config(self) -> UpdateConfig:
+        """Settings of the update."""
+        return self.request.config
+
+    def on(self, resources: UpdateConfig) -> "UpdateJob":
+        """Return the same job with settings that differ in what they take of the machine."""
+        return replace(self, request=self.request.model_copy(update={"config": resources}))
 
     @property
     def resume(self) -> Path | None:
@@ -100,7 +98,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
     hands = [
         (epoch, hand)
         for epoch in range(config.epochs)
-        for hand in deal_groups(samples, config.optimizer_steps, (job.seed, job.iteration, epoch))
+        for hand in deal_groups(samples, config.optimizer_steps, (job.request.seed, job.request.iteration, epoch))
     ]
     if job.resume is None:
         reference = _reference(rank, job, engines.policy)
@@ -108,14 +106,14 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
     else:
         prepared = load_prepared(job.resume, samples)
     prepared_s = time.perf_counter() - started
-    steps_before = job.iteration * config.optimizer_steps * config.epochs
+    steps_before = job.request.iteration * config.optimizer_steps * config.epochs
     longest_response = max(sample.responded for sample in samples)
     rows, first = ([], 0) if job.interim is None else (list(job.interim.rows), job.interim.steps)
     first_mismatch: dict[str, float] = prepared.mismatch or _mismatch_of(rows)
     for number in range(first, len(hands)):
         epoch, hand = hands[number]
         step_started = time.perf_counter()
-        seed_step(job.seed, job.iteration, number, rank.rank)
+        seed_step(job.request.seed, job.request.iteration, number, rank.rank)
         share = _rate_share(job, steps_before + number)
         rate = config.learning_rate * share
         figures = optimizer_step(
@@ -126,7 +124,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         first_mismatch = first_mismatch or _mismatch_of([figures])
         rows.append(
             {
-                "iteration": job.iteration,
+                "iteration": job.request.iteration,
                 "step": steps_before + number,
                 "epoch": epoch,
                 **figures,
@@ -159,11 +157,10 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
     if not job.is_made_again:
-        engines.save(
-            job.folder, engines.tokenizer, config.optimizer_state and (job.writes_state or not stays_held(job))
-        )
+        writes_state = config.optimizer_state and (job.request.writes_state or not stays_held(job))
+        engines.save(job.folder, engines.tokenizer, writes_state)
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
-        rank.held[_held_as(job.roles)] = engines
+        rank.held[_held_as(job.request.roles)] = engines
     yield {"rows": rows, "known": hand_over(job.folder)}
 
 
@@ -192,7 +189,7 @@ def stays_held(job: UpdateJob) -> bool:
 
     Every rank calls it, and all return the same.
     """
-    if job.keeps_ranks:
+    if job.request.keeps_ranks:
         return True
     share = torch.tensor(held_share(), device="cuda" if torch.cuda.is_available() else "cpu")
     torch.distributed.all_reduce(share, torch.distributed.ReduceOp.MAX)
@@ -220,7 +217,7 @@ def _rate_share(job: UpdateJob, step: int) -> float:
     config = job.config
     return learning_rate(
         step,
-        job.total_iterations * config.optimizer_steps * config.epochs,
+        job.request.total_iterations * config.optimizer_steps * config.epochs,
         1.0,
         warmup_steps=config.warmup_steps,
         final_fraction=1.0 if config.schedule == "constant" else config.final_learning_rate_fraction,
@@ -240,39 +237,39 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     """Return the engines that already hold the policy, or load them from its checkpoint. Both are equal to the bit."""
     settings = engine_settings(job.config, job.dtype)
     is_held = _holds(rank, job)
-    held: Engines | None = rank.held.pop(_held_as(job.roles), None)
-    rank.held.pop(f"{_held_as(job.roles)}: digest", None)  # from here on the held weights are nobody's
+    held: Engines | None = rank.held.pop(_held_as(job.request.roles), None)
+    rank.held.pop(f"{_held_as(job.request.roles)}: digest", None)  # from here on the held weights are nobody's
     if held is not None and is_held:
         return held
     del held
     if job.needs_state and job.resume is None:
         raise InfrastructureError(
-            f"{job.policy.path}: the ranks do not hold the optimizer's state of this policy any more"
+            f"{job.request.policy.path}: the ranks do not hold the optimizer's state of this policy any more"
         )
-    source = job.resume or job.policy.path
+    source = job.resume or job.request.policy.path
     if settings.lora is None or job.base is None:
         model = load_policy(source, job.dtype)
     else:
         from tasks.training.lora import add_adapters, load_adapter  # PEFT takes two seconds to import
 
         model = load_policy(job.base.uri, job.dtype)
-        add_adapters(model, settings.lora, job.seed)
+        add_adapters(model, settings.lora, job.request.seed)
         load_adapter(model, source)
     policy = PolicyEngine(model, settings)
     restore_optimizer(policy, source)
     critic = None
     if job.config.estimator.critic:
         stored = source / CRITIC_FOLDER
-        origin = stored if stored.is_dir() else job.config.critic.pretrained or job.policy.path
+        origin = stored if stored.is_dir() else job.config.critic.pretrained or job.request.policy.path
         critic = CriticEngine(load_critic(origin, job.dtype), critic_settings(job.config, job.dtype))
         restore_optimizer(critic, stored)
-    return Engines(policy, critic, load_tokenizer(job.policy.path), job.base)
+    return Engines(policy, critic, load_tokenizer(job.request.policy.path), job.base)
 
 
 def _holds(rank: RankContext, job: UpdateJob) -> bool:
-    held: Engines | None = rank.held.get(_held_as(job.roles))
-    digest = rank.held.get(f"{_held_as(job.roles)}: digest")
-    is_that_policy = digest == job.policy.digest and job.resume is None
+    held: Engines | None = rank.held.get(_held_as(job.request.roles))
+    digest = rank.held.get(f"{_held_as(job.request.roles)}: digest")
+    is_that_policy = digest == job.request.policy.digest and job.resume is None
     return held is not None and is_that_policy and _fits(held, job, engine_settings(job.config, job.dtype))
 
 
@@ -284,16 +281,17 @@ def _fits(held: Engines, job: UpdateJob, settings: EngineSettings) -> bool:
 
 def _reference(rank: RankContext, job: UpdateJob, policy: PolicyEngine) -> Scorer | None:
     """Return the reference's scorer: the policy without its adapters if that is the reference; else a second model."""
-    if job.reference is None or job.config.kl_coefficient == 0:
+    reference = job.request.reference
+    if reference is None or job.config.kl_coefficient == 0:
         return None
-    if job.base is not None and job.base.digest == job.reference.digest:
+    if job.base is not None and job.base.digest == reference.digest:
         return lambda batch: _without_adapters(policy, batch)
     settings = policy.settings
-    if rank.held.get("reference_of") != (job.reference.digest, settings):
-        model = load_policy(job.reference.path, job.dtype).to(policy.device)  # pyright: ignore[reportArgumentType]
+    if rank.held.get("reference_of") != (reference.digest, settings):
+        model = load_policy(reference.path, job.dtype).to(policy.device)  # pyright: ignore[reportArgumentType]
         prepare_model(model, settings.model_copy(update={"compile": False}), policy.group)
         rank.held["reference"] = TokenScorer(model.eval(), settings.head)
-        rank.held["reference_of"] = (job.reference.digest, settings)
+        rank.held["reference_of"] = (reference.digest, settings)
     scorer = rank.held["reference"]
     return lambda batch: score(scorer, batch, policy.group)[0]
 

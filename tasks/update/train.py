@@ -18,7 +18,7 @@ import polars as pl
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.policy import architecture_of, check_same_architecture, dtype_of
-from tasks.pipeline.references import CheckpointRef, Progress, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, Progress
 from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
@@ -31,43 +31,27 @@ from tasks.training.ranks import make_room, replace_ranks, run_on_ranks
 from tasks.training.retention import find_interim, has_weights
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
-from tasks.update.past import PastUpdate, check_past, lacks_state
+from tasks.update.past import check_past, lacks_state
 from tasks.update.program import UpdateJob, adopt_program, held_program, update_program
+from tasks.update.request import UpdateRequest
 
 _LOGGER = logging.getLogger("kernelmill.update")
 _SAME = 1e-3
 
 
 def update_policy(
-    policy: CheckpointRef,
-    reference: CheckpointRef | None,
-    batch: TrajectoryBatchRef,
-    config: UpdateConfig,
-    iteration: int,
-    total_iterations: int,
-    seed: int,
-    destination: Path,
-    progress: Progress,
-    work_dir: Path | None = None,
-    writes_state: bool = True,
-    past: tuple[PastUpdate, ...] = (),
-    roles: tuple[str, ...] = (),
-    keeps_ranks: bool = True,
+    request: UpdateRequest, destination: Path, progress: Progress, work_dir: Path | None = None
 ) -> CheckpointRef:
-    """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
-
-    `roles`: of the agents that this policy writes for, whose turns it learns from; all if empty.
+    """Make one update and publish the next policy in `destination`.
 
     The optimizer (and the critic, if there is one) goes on from the state beside the policy, if any.
-    `work_dir` holds interim checkpoints where `update.save_interval` asks for them. `writes_state`: the optimizer's
-    state as well, if `update.optimizer_state` says so. `past`: updates to make again if the ranks do not hold the
-    state of a policy that was published without it. `keeps_ranks`: the next update on these ranks goes on from this
-    one. Else the state is written in any case, unless this engine is small enough to stay beside another agent's.
+    `work_dir` holds interim checkpoints where `update.save_interval` asks for them.
 
     Raises InputError for input that cannot be trained on (see tasks.update.dataset), a policy without its optimizer's
     state and no past, a reference of another architecture, or a missing reference if KL has weight;
     InfrastructureError if a rank dies.
     """
+    config, policy, reference, past = request.config, request.policy, request.reference, request.past
     if config.kl_coefficient > 0 and reference is None:
         raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
     if not has_weights(policy):
@@ -82,48 +66,40 @@ def update_policy(
     heads = shape["num_attention_heads"]
     check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
     check_adapters(config.lora, shape.get("num_experts", 0))
-    samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]), roles=roles)
-    base = None if config.lora is None else base_of(policy, config.lora)
-    metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
-    decisive = [metadata, reference and reference.digest, decisive_part(config), total_iterations, seed, *roles]
+    samples = read_samples(request.batch, config, vocabulary=int(shape["vocab_size"]), roles=request.roles)
+    metadata: dict[str, Any] = {"policy": policy.digest, "batch": request.batch.digest, "iteration": request.iteration}
+    decisive = [
+        metadata, reference and reference.digest, decisive_part(config),
+        request.total_iterations, request.seed, *request.roles,
+    ]  # fmt: skip
     fingerprint = digest_of(decisive)
-    refilled = refill_record(batch)
-    curriculum = record_of(batch)
+    refilled = refill_record(request.batch)
+    curriculum = record_of(request.batch)
     if curriculum is not None:
         metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")
     job = UpdateJob(
-        policy=policy,
-        reference=reference,
+        request=request,
         dtype=dtype,
         samples=samples,
-        config=config,
-        iteration=iteration,
-        total_iterations=total_iterations,
-        seed=seed,
         folder=destination,
-        base=base,
+        base=None if config.lora is None else base_of(policy, config.lora),
         interim=find_interim(work_dir / "interim", fingerprint) if work_dir and config.save_interval else None,
         problems_refilled=0 if refilled is None else refilled.further,
-        writes_state=writes_state and config.optimizer_state,
         needs_state=config.optimizer_state and lacks_state(policy),
-        roles=roles,
-        keeps_ranks=keeps_ranks,
     )
     if job.needs_state and not past:  # said before a worker starts: there is nothing to make again
         check_past(policy, past)
-    shares_gpu = bool(roles) and config.gpus_per_rank > 0
+    shares_gpu = bool(request.roles) and config.gpus_per_rank > 0
     if (job.needs_state or shares_gpu) and not all(run_on_ranks(config, held_program, job)):
         if shares_gpu:
             make_room(config)  # the engine of another agent may leave too little for this one
         if job.needs_state and job.resume is None:
-            _make_again(job, past)
+            _make_again(job)
     with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
         def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
             interim = job.interim and find_interim(job.interim.folder, fingerprint)  # those of a first try may be there
-            return run_on_ranks(
-                resources, update_program, replace(job, config=resources, folder=folder, interim=interim)
-            )
+            return run_on_ranks(resources, update_program, replace(job.on(resources), folder=folder, interim=interim))
 
         record(with_smaller_batches(config, run), folder, progress)
     if work_dir is not None:
@@ -132,35 +108,35 @@ def update_policy(
     if not config.optimizer_state:  # the next update loads its weights anew
         replace_ranks(config)
     else:
-        list(run_on_ranks(config, adopt_program, (digest, roles)))
+        list(run_on_ranks(config, adopt_program, (digest, request.roles)))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
 
 
-def _make_again(job: UpdateJob, past: tuple[PastUpdate, ...]) -> None:
+def _make_again(job: UpdateJob) -> None:
     """Make the updates that led to a policy again, so that the ranks hold its optimizer's state; nothing is written."""
-    check_past(job.policy, past)
-    ends = [update.policy for update in past[1:]] + [job.policy]
+    request, past = job.request, job.request.past
+    check_past(request.policy, past)
+    ends = [update.policy for update in past[1:]] + [request.policy]
     for update, end in zip(past, ends, strict=True):
-        number = update.iteration
         _LOGGER.warning(
             "update %d is made again: the optimizer's state of policy %d was not written (update.checkpoint_interval)",
-            number, end.weight_version,
+            update.iteration, end.weight_version,
         )  # fmt: skip
         vocabulary = int(architecture_of(update.policy.path)["vocab_size"])
+        changes = {"policy": update.policy, "batch": update.batch, "iteration": update.iteration}
         again = replace(
             job,
-            policy=update.policy,
-            samples=read_samples(update.batch, job.config, vocabulary=vocabulary, roles=job.roles),
-            iteration=number,
+            request=request.model_copy(update=changes),
+            samples=read_samples(update.batch, request.config, vocabulary=vocabulary, roles=request.roles),
             interim=None,
             needs_state=lacks_state(update.policy),
             is_made_again=True,
         )
         *_, last = with_smaller_batches(
-            job.config,
-            lambda resources, again=again: run_on_ranks(resources, update_program, replace(again, config=resources)),
+            request.config,
+            lambda resources, again=again: run_on_ranks(resources, update_program, again.on(resources)),
         )
-        list(run_on_ranks(job.config, adopt_program, (end.digest, job.roles)))
+        list(run_on_ranks(request.config, adopt_program, (end.digest, request.roles)))
         _compare(last["rows"], end)
 
 

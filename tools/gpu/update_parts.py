@@ -34,7 +34,7 @@ from update_models import (
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.policy import save_policy
 from tasks.models.tokenizer import train_tokenizer
-from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.training.attention import packed_attention
 from tasks.training.batches import rounded_up
 from tasks.training.config import LoraConfig
@@ -44,6 +44,7 @@ from tasks.training.scoring import chunked_token_scores, token_scores
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import SampleSet
 from tasks.update.program import UpdateJob, update_program
+from tasks.update.request import UpdateRequest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -179,17 +180,21 @@ def program(smoke: bool) -> None:
         model = new_model("smoke" if smoke else "0.6B", torch.bfloat16)
         save_policy(model, tokenizer, Path(folder, "policy"))
         del model
-        job = UpdateJob(
+        request = UpdateRequest(
             policy=CheckpointRef(uri=str(Path(folder, "policy")), digest="policy"),
             reference=None,
-            dtype="bfloat16" if torch.cuda.is_available() else "float32",
-            samples=SampleSet(batch.samples(-11.0), len(set(batch.groups)), 0, 0, 0),
+            batch=TrajectoryBatchRef(uri="", digest="", run_id="", iteration=0, trajectories=0, turns=0),
             config=UpdateConfig(
                 optimizer_steps=2, epochs=2, tokens_per_rank=16384, kl_coefficient=0.0, activation_checkpointing=True
             ),
             iteration=0,
             total_iterations=1,
             seed=0,
+        )
+        job = UpdateJob(
+            request=request,
+            dtype="bfloat16" if torch.cuda.is_available() else "float32",
+            samples=SampleSet(batch.samples(-11.0), len(set(batch.groups)), 0, 0, 0),
             folder=Path(folder, "next"),
         )
         job.folder.mkdir()

@@ -17,7 +17,7 @@ from tasks.pipeline.store import discard, is_available, publish
 from tasks.training.config import LoraConfig
 from tasks.training.retention import WEIGHT_FILES
 from tasks.update.config import CriticConfig, UpdateConfig
-from tasks.update.train import update_policy
+from tests.integration.update.requested import update_policy
 
 Row = dict[str, Any]
 MakePolicy = Callable[..., CheckpointRef]

@@ -16,7 +16,7 @@ from tasks.cluster.workers import stop_workers
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.training.config import LoraConfig
 from tasks.update.config import CorrectionConfig, CriticConfig, UpdateConfig
-from tasks.update.train import update_policy
+from tests.integration.update.requested import update_policy
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import publish, published_digest
 from tasks.training.config import LoraConfig
 from tasks.update.config import CriticConfig, UpdateConfig
-from tasks.update.train import update_policy
+from tests.integration.update.requested import update_policy
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from tasks.cluster.workers import stop_workers
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.update.config import UpdateConfig
 from tasks.update.past import updates_without_state
-from tasks.update.train import update_policy
+from tests.integration.update.requested import update_policy
 
 BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05)
 Publish = Callable[..., TrajectoryBatchRef]

@@ -29,7 +29,7 @@ from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, ve
 from tasks.update.config import UpdateConfig
 from tasks.update.past import updates_without_state
 from tasks.update.program import UpdateJob, update_program
-from tasks.update.train import update_policy
+from tests.integration.update.requested import update_policy
 
 MakePolicy = Callable[..., CheckpointRef]
 MakeBatch = Callable[..., TrajectoryBatchRef]

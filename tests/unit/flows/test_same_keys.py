@@ -83,7 +83,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunConfig], list[str]]:
         found: list[str] = []
 
         def called(*args: Any, **kwargs: Any) -> CheckpointRef:
-            arguments = update._arguments(*args[1:], **kwargs)  # pyright: ignore[reportPrivateUsage]
+            arguments = update.arguments(*args[1:], **kwargs)
             found.append(update.key(arguments))
             return CheckpointRef(uri="p", digest=found[-1])
 

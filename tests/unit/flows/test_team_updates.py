@@ -11,6 +11,7 @@ from tasks.agents.team import members_of, publish_team
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.training.retention import keep_optimizers, keep_weights
+from tasks.update.request import UpdateRequest
 
 
 def publish_member(folder: Path, version: int, batch: str, with_state: bool) -> CheckpointRef:
@@ -30,7 +31,7 @@ class FakeRun:
         self.state = self
         self.policies: dict[int, CheckpointRef] = {}
         self.batches: dict[int, TrajectoryBatchRef] = {}
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[tuple[str, UpdateRequest]] = []
         self.idle: set[tuple[int, str]] = set()
         monkeypatch.setattr(iteration_flow, "update", self._update)
         monkeypatch.setattr(iteration_flow, "check_update", lambda _, updated, *__, **___: updated)
@@ -44,13 +45,13 @@ class FakeRun:
         self.policies[policy.weight_version] = policy
         return policy
 
-    def _update(self, _: Any, policy: CheckpointRef, *__: Any, **given: Any) -> CheckpointRef:
-        agent = given["of"].split()[-1]
-        if (given["iteration"], agent) in self.idle:
-            return policy
-        self.calls.append({"agent": agent, **given})
-        folder = self.folder / f"{agent}-{given['iteration'] + 1}"
-        return publish_member(folder, policy.weight_version + 1, "batch", given["writes_state"])
+    def _update(self, _: Any, request: UpdateRequest) -> CheckpointRef:
+        agent = request.of.split()[-1]
+        if (request.iteration, agent) in self.idle:
+            return request.policy
+        self.calls.append((agent, request))
+        folder = self.folder / f"{agent}-{request.iteration + 1}"
+        return publish_member(folder, request.policy.weight_version + 1, "batch", request.writes_state)
 
     def run(self, iterations: int) -> None:
         first = {name: publish_member(self.folder / name, 0, "", False) for name in ("generator", "optimizer")}
@@ -63,7 +64,7 @@ class FakeRun:
             policy = iteration_flow.update_policy(self, policy, batch, others_follow=number + 1 < iterations)  # type: ignore[arg-type]
 
     def said(self, name: str) -> list[tuple[int, str, Any]]:
-        return [(call["iteration"], call["agent"], call[name]) for call in self.calls]
+        return [(request.iteration, agent, getattr(request, name)) for agent, request in self.calls]
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 """Arguments of a stage that decide its result."""
 
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 
 from flows.settings.configuration import RunConfig
 from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FrozenModel, Operational
 from tasks.models.config import ModelConfig
 from tasks.pipeline.cache import decisive
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
+from tasks.pipeline.stage import Stage, StageRequest, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import roll_out
@@ -120,3 +122,33 @@ def test_what_only_says_where_and_how_fast_does_not_decide():
     here, there = CheckpointRef(uri="here", digest="d"), CheckpointRef(uri="there", digest="d")
     assert decisive(here) == decisive(there)
     assert decisive((here, UpdateConfig())) == decisive([there, UpdateConfig(ranks=4)])
+
+
+class WholeRequest(StageRequest):
+    policy: CheckpointRef
+    config: UpdateConfig
+    seed: int = 0
+    of: Annotated[str, Operational] = ""
+
+
+def test_a_request_counts_like_the_arguments_that_it_holds():
+    @stage_task("update", code="tasks.pipeline.references", label="update {seed}{of}", ignored=("of",))
+    def in_parts(stage: Stage, policy: CheckpointRef, config: UpdateConfig, seed: int = 0, of: str = "") -> Any:
+        raise NotImplementedError
+
+    @stage_task("update", code="tasks.pipeline.references", label="update {seed}{of}")
+    def as_request(stage: Stage, request: WholeRequest) -> Any:
+        raise NotImplementedError
+
+    def key(**change: Any) -> str:
+        arguments = {"policy": CheckpointRef(uri="here", digest="p"), "config": UpdateConfig(), **change}
+        keys = {
+            in_parts.key(in_parts.arguments(**arguments)),
+            as_request.key(as_request.arguments(WholeRequest(**arguments))),
+        }
+        assert len(keys) == 1
+        return keys.pop()
+
+    assert key() == key(of=" of the solver") == key(policy=CheckpointRef(uri="there", digest="p"))
+    assert key() == key(config=UpdateConfig(ranks=2))
+    assert len({key(), key(seed=1), key(config=UpdateConfig(epochs=2))}) == 3

@@ -31,5 +31,5 @@ def test_an_engine_stays_if_it_is_small_or_nobody_comes_in_between(
     keeps_ranks: bool, share: float, stays: bool, one_rank: None, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(program, "held_share", lambda: share)
-    job: Any = SimpleNamespace(keeps_ranks=keeps_ranks)
+    job: Any = SimpleNamespace(request=SimpleNamespace(keeps_ranks=keeps_ranks))
     assert stays_held(job) is stays

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kernels_eval.backends import backend_for, backend_named, variables_for
 from kernels_eval.compile.one_shot import Builder, CompileCache
 from kernels_eval.config import AUTO, BACKEND, JudgeConfig, with_settings
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.device.detection import check_device_memory, gpu_name, resolve_device
 from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
@@ -181,7 +182,7 @@ class Judge:
 
     def drain(self) -> None:
         """Refuse new kernels and end waiting ones as faults; running ones go on until `close`."""
-        self._dispatcher.close(lambda _: fault("judge_closed", "the judge was closed"))
+        self._dispatcher.close(lambda _: fault(ErrorCategory.JUDGE_CLOSED, "the judge was closed"))
 
     def close(self) -> None:
         """Stop: waiting and running evaluations end as faults; all processes have ended when this returns."""
@@ -234,7 +235,11 @@ class Judge:
         """Finish a job with a verdict; or, if the machine failed, put the job back and probe the worker."""
         self.statuses.begins(worker)
         is_fresh = not client.drop_dead_worker()
-        verdict = self._try(client, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
+        verdict = (
+            self._try(client, job)
+            if is_fresh
+            else _MachineFault(ErrorCategory.JUDGE_FAULT, "a judge worker died while idle")
+        )
         if not isinstance(verdict, _MachineFault):
             self._cache.put(job.key, verdict)
             self.statuses.judged(worker, verdict, client.seconds)
@@ -260,9 +265,9 @@ class Judge:
             provided = provided_names(job.kernel_source, self.config.device == "cuda")
             return verdict.model_copy(update={"provided": provided}) if provided else verdict
         except InfrastructureError as error:
-            found = _MachineFault("judge_fault", str(error))
+            found = _MachineFault(ErrorCategory.JUDGE_FAULT, str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug must not lose a verdict or end the thread)
-            found = _MachineFault("judge_bug", f"{type(error).__name__}: {error}")
+            found = _MachineFault(ErrorCategory.JUDGE_BUG, f"{type(error).__name__}: {error}")
         client.reset()
         return found
 
@@ -278,7 +283,7 @@ class Judge:
                     self.statuses.returned(worker)
                     return
                 client.reset()
-                found = _MachineFault("probe_failed", f"{found.status}: {found.error_message}")
+                found = _MachineFault(ErrorCategory.PROBE_FAILED, f"{found.status}: {found.error_message}")
             self.statuses.failed(worker, *found)
             probes += 1
             if probes >= _PROBES and self.statuses.in_service == 0:
@@ -298,7 +303,7 @@ def _blamed(found: _MachineFault) -> Verdict:
     Else a kernel on a GPU, which shares it with the judge, could choose to have no verdict.
     """
     message = f"the machine failed on this kernel {_BLAMED_AFTER} times, and not on a probe: {found.message}"
-    return Verdict(status=Status.RUNTIME_ERROR, error_category="machine_fault", error_message=message)
+    return Verdict(status=Status.RUNTIME_ERROR, error_category=ErrorCategory.MACHINE_FAULT, error_message=message)
 
 
 def _reserves(config: JudgeConfig) -> int:

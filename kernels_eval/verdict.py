@@ -143,7 +143,8 @@ class Verdict(FrozenModel):
     rejection_reason: str | None = None
     """A stable snake_case name of the broken rule; None unless rejected."""
     error_category: str | None = None
-    """A stable snake_case name, e.g. `syntax_error`, `triton_compile`, `wrong_values`; docs/judge.md lists all."""
+    """A stable snake_case name, e.g. `syntax_error`, `triton_compile`, `wrong_values`: a value of
+    kernels_eval.error_categories.ErrorCategory, or one that a user's own back end adds."""
     error_message: Plain | None = None
     """Message of the compiler, the exception or the first mismatch."""
     max_abs_error: float | None = None

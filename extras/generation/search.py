@@ -16,6 +16,7 @@ from extras.adapters.kernel_episode import KernelEpisode
 from extras.adapters.scoring import Scorer
 from extras.generation.config import SearchConfig
 from extras.generation.writers import Draft, RefusedConversationError, Writer
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError, InputError, one_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
@@ -190,7 +191,7 @@ class Search:
         self._on_attempt(attempt)
 
     def _note_fault(self, verdict: Verdict) -> None:
-        if verdict.error_category == "reference_failed":
+        if verdict.error_category == ErrorCategory.REFERENCE_FAILED:
             raise InputError(f"{self._problem.problem_id}: {verdict.error_message}")
         self._faults += 1
         if self._faults >= _MOST_FAULTS:

@@ -1,5 +1,6 @@
-"""`kernelmill inspect`: what a kernel does with a device, and what keeps it from its best."""
+"""`kernelmill inspect` looks at a kernel, `kernelmill explain` at the category of a verdict."""
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from flows.cli.judging import JudgeConfigOption, judge_settings, raise_fault, read_sources
 from flows.cli.options import SetOption
+from kernels_eval.errors import InputError
 
 if TYPE_CHECKING:
     from kernels_eval.inspection.figures import CallFigures, LaunchFigures
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command("inspect", rich_help_panel="Judge")(inspect)
+    app.command("explain", rich_help_panel="Judge")(explain)
 
 
 def inspect(
@@ -38,6 +41,31 @@ def inspect(
         found = inspect_kernel(judge, Problem(problem_id=problem.stem, source=source), kernel_source)
     raise_fault(found.verdict, str(problem))
     typer.echo(found.model_dump_json(indent=2) if as_json else "\n".join(lines_of(found)))
+
+
+def explain(
+    category: Annotated[str | None, typer.Argument(help="Category of a verdict, such as `data_race`.")] = None,
+) -> None:
+    """Say what an error category of a verdict means, its usual cause and what to do; all categories without one."""
+    from kernels_eval.error_categories import EXPLANATIONS, ErrorCategory, category_of
+
+    if category is None:
+        width = max(map(len, ErrorCategory))
+        for status in dict.fromkeys(each.status for each in EXPLANATIONS.values()):
+            of_status = {name: each for name, each in EXPLANATIONS.items() if each.status is status}
+            lines = [f"  {name:{width}}  {each.meaning}" for name, each in of_status.items()]
+            typer.echo("\n".join([status, *lines]))
+        return
+    found = category_of(category)
+    if found is None:
+        near = difflib.get_close_matches(category, list(ErrorCategory))
+        hint = f"did you mean {' or '.join(near)}?" if near else "`kernelmill explain` lists all."
+        raise InputError(f"explain: {category!r} is no error category of the judge; {hint}")
+    status, meaning, cause, remedy = EXPLANATIONS[found]
+    lines = [f"{found} ({status}): {meaning}"]
+    lines += [f"  usual cause: {cause}"] if cause else []
+    lines += [f"  what to do:  {remedy}"] if remedy else []
+    typer.echo("\n".join(lines))
 
 
 def lines_of(found: "Inspection") -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.options import SetOption
+from kernels_eval.error_categories import ErrorCategory
 
 if TYPE_CHECKING:
     from flows.settings.configuration import RunConfig
@@ -261,7 +262,7 @@ def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
     correct = sum(verdict.correct for verdict in verdicts)
     typer.echo(f"{len(verdicts)} verdicts, {correct} correct: {out}")
     for number, verdict in enumerate(verdicts, start=1):
-        if verdict.error_category != "reference_failed":  # a retry would not help; the line says so
+        if verdict.error_category != ErrorCategory.REFERENCE_FAILED:  # a retry would not help; the line says so
             raise_fault(verdict, f"{batch}:{number}")
 
 
@@ -271,6 +272,6 @@ def raise_fault(verdict: "Verdict", where: str) -> None:
 
     if not verdict.is_fault:
         return
-    if verdict.error_category == "reference_failed":
+    if verdict.error_category == ErrorCategory.REFERENCE_FAILED:
         raise InputError(f"{where}: {verdict.error_message}")
     raise InfrastructureError(f"{where}: could not be judged: {verdict.error_message}.")

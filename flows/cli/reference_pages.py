@@ -17,7 +17,12 @@ _MADE = "<!-- made by `python -m flows.cli.reference_pages`; do not edit -->\n\n
 
 def pages() -> dict[str, str]:
     """Return the text of each page by file name."""
-    return {"commands.md": commands_page(), "settings.md": settings_page(), "registries.md": registries_page()}
+    return {
+        "commands.md": commands_page(),
+        "settings.md": settings_page(),
+        "registries.md": registries_page(),
+        "verdicts.md": verdicts_page(),
+    }
 
 
 def commands_page() -> str:
@@ -71,6 +76,27 @@ def registries_page() -> str:
     lines += ["", "## Episode tasks (`rollout.episode.task`)", "", *(f"- `{name}`" for name in EPISODE_TASK.ours)]
     lines += ["", "## Stages (`--refresh`, `stages.timeouts_s`)", "", *(f"- `{name}`" for name in STAGE_NAMES), ""]
     return _MADE + "\n".join(lines)
+
+
+def verdicts_page() -> str:
+    """Return the page of the checks that a verdict consists of, in order, and of all error categories."""
+    from kernels_eval.cpu.checks import CHECKS as WITHOUT_GPU
+    from kernels_eval.error_categories import EXPLANATIONS
+    from kernels_eval.gpu.candidate_run import CHECKS as ON_GPU
+
+    lines = ["# Verdicts", "", "A kernel is correct if it passes all checks, in order; the first that fails decides."]
+    for where, checks in (("without a GPU", WITHOUT_GPU), ("on a GPU", ON_GPU)):
+        lines += ["", f"## Checks {where}", "", "The kernel", ""]
+        lines += [f"{number}. {check.demand}" for number, check in enumerate(checks, start=1)]
+    lines += ["", "## Error categories", "", "`kernelmill explain CATEGORY` prints a row of these tables."]
+    for status in dict.fromkeys(each.status for each in EXPLANATIONS.values()):
+        lines += ["", f"### `{status}`", "", "| category | meaning | usual cause | what to do |", "|---|---|---|---|"]
+        lines += [
+            f"| `{name}` | {_text(each.meaning)} | {_text(each.cause)} | {_text(each.remedy)} |"
+            for name, each in EXPLANATIONS.items()
+            if each.status is status
+        ]
+    return _MADE + "\n".join(lines) + "\n"
 
 
 def _groups(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.config import AUTO, BACKEND
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w.]+))", re.MULTILINE)
 _OWN_BACKEND, _OWN_FOLDER = "KERNELS_EVAL_OWN_BACKEND", "KERNELS_EVAL_OWN_FOLDER"
-NOT_RUN = "not_run_without_gpu"
+NOT_RUN = ErrorCategory.NOT_RUN_WITHOUT_GPU
 """Category of a candidate whose results are not known, since there is no GPU."""
 
 
@@ -181,7 +182,9 @@ class LaunchCompiledBackend(Backend):
                 if (each := {**used, "architecture": target}) not in resources:
                     resources.append(each)
         if not resources and note is None:
-            raise CandidateError("compile_error", "no_kernel", f"forward launches no kernel of {self.language}")
+            raise CandidateError(
+                "compile_error", ErrorCategory.NO_KERNEL, f"forward launches no kernel of {self.language}"
+            )
         if not resources:
             raise CandidateError("runtime_error", NOT_RUN, f"no kernel was compiled: {note}")
         return {"resources": resources, "libraries": {}, "note": note}
@@ -204,7 +207,7 @@ class LaunchCompiledBackend(Backend):
                 model = build_model(module, request["arguments"], weight_seed=0)
                 model(*inputs)
         except CandidateError as failed:
-            if failed.header["category"] in ("load_error", "constructor_error"):
+            if failed.header["category"] in (ErrorCategory.LOAD_ERROR, ErrorCategory.CONSTRUCTOR_ERROR):
                 return str(failed)
             raise
         except Exception as error:  # the candidate's: what it would do on a GPU is not known

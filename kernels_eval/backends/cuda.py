@@ -15,6 +15,7 @@ from typing import Any
 from kernels_eval.backends import Backend
 from kernels_eval.compile.extension import Extension
 from kernels_eval.compile.nvcc import build_library, compile_device_code, parse_resources
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError, load_source
 
 GLOBAL_FUNCTION = re.compile(
@@ -59,7 +60,7 @@ class CudaBackend(Backend):
             if built is None:
                 raise CandidateError(
                     "compile_error",
-                    "extension_changed",
+                    ErrorCategory.EXTENSION_CHANGED,
                     "load_inline was called with other sources than when it was built",
                 )
             return _import(built["name"], Path(built["path"]))
@@ -79,11 +80,11 @@ def recorded_extensions(request: dict[str, Any]) -> list[Extension]:
     module = load_source(request["source"])
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
-        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+        raise CandidateError("compile_error", ErrorCategory.MISSING_MODEL, "the source defines no class ModelNew")
     if not extensions:  # some build where the model is built
         _try_to_construct(model_class, request["arguments"])
     if not extensions:
-        raise CandidateError("compile_error", "no_extension", "the source builds nothing with load_inline")
+        raise CandidateError("compile_error", ErrorCategory.NO_EXTENSION, "the source builds nothing with load_inline")
     return extensions
 
 

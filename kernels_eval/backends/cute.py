@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from kernels_eval.backends import LaunchCompiledBackend, missing_package
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 
 _FUNCTION = re.compile(r"\bdef\s+(\w+)\s*\(")
@@ -94,9 +95,9 @@ class CuteBackend(LaunchCompiledBackend):
         if any(file.endswith(_LAUNCHERS) for file in files):
             return None
         if "DSLBaseError" in classes:
-            return CandidateError("compile_error", "cute_compile", _message_of(error))
+            return CandidateError("compile_error", ErrorCategory.CUTE_COMPILE, _message_of(error))
         if any(_COMPILER.search(file) for file in files):
-            return CandidateError("compile_error", "cute_compile", describe(error))
+            return CandidateError("compile_error", ErrorCategory.CUTE_COMPILE, describe(error))
         return None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.backends import LaunchCompiledBackend, missing_package
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 
 _FUNCTION = re.compile(r"\bdef\s+(\w+)\s*\(")
@@ -94,8 +95,8 @@ class TileLangBackend(LaunchCompiledBackend):
         text = str(error)
         if _BY_NVCC in text:
             said = [_FOLDER.sub("", line) for line in text.split(_BY_NVCC)[1].splitlines() if "error:" in line]
-            return CandidateError("compile_error", "tilelang_compile", "; ".join(said)[:_MAX_MESSAGE])
-        return CandidateError("compile_error", "tilelang_compile", describe(error))
+            return CandidateError("compile_error", ErrorCategory.TILELANG_COMPILE, "; ".join(said)[:_MAX_MESSAGE])
+        return CandidateError("compile_error", ErrorCategory.TILELANG_COMPILE, describe(error))
 
 
 def _is_of_the_compiler(error: BaseException) -> bool:

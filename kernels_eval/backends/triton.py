@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from kernels_eval.backends import Backend
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 _FUNCTION = re.compile(r"\bdef\s+(\w+)\s*\(")
@@ -49,7 +50,7 @@ class TritonBackend(Backend):
             return None
         from kernels_eval.compile.triton import compiler_message
 
-        return CandidateError("compile_error", "triton_compile", compiler_message(error))
+        return CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, compiler_message(error))
 
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Read registers and spills from each cubin that this process compiled."""

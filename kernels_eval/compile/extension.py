@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
@@ -87,7 +88,7 @@ def nvcc_path() -> str:
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     if found is None:
-        raise CandidateError("compile_error", "no_nvcc", "nvcc is not installed on this machine")
+        raise CandidateError("compile_error", ErrorCategory.NO_NVCC, "nvcc is not installed on this machine")
     return found
 
 
@@ -114,4 +115,4 @@ def compile_error(text: str, file_name: str, implicit_lines: int) -> CandidateEr
     ]
     if not found:
         found = [line for line in text.splitlines() if "error" in line.lower()] or text.strip().splitlines()[-3:]
-    return CandidateError("compile_error", "nvcc_compile", "; ".join(found)[:_MAX_MESSAGE])
+    return CandidateError("compile_error", ErrorCategory.NVCC_COMPILE, "; ".join(found)[:_MAX_MESSAGE])

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels_eval.compile.extension import Extension
 from kernels_eval.compile.nvcc import plain_name
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "hip_headers"
@@ -41,7 +42,7 @@ def compile_device_code(extension: Extension, folder: Path, target: str) -> list
     """Compile for a target such as `hip:gfx942`; returns fields of Resources. Raises CandidateError if that fails."""
     program = hipcc()
     if program is None:
-        raise CandidateError("compile_error", "no_hipcc", "hipcc is not installed on this machine")
+        raise CandidateError("compile_error", ErrorCategory.NO_HIPCC, "hipcc is not installed on this machine")
     architecture = target.partition(":")[2]
     resources: list[dict[str, Any]] = []
     for name, file in _hipified(extension, folder).items():
@@ -74,7 +75,7 @@ def _hipified(extension: Extension, folder: Path) -> dict[str, Path]:
     kept = {name: "\n".join(texts[name]) for name in texts if _HAS_KERNELS.search("\n".join(texts[name]))}
     if not kept:
         raise CandidateError(
-            "compile_error", "no_kernel", f"the extension {extension.name} defines no __global__ kernel"
+            "compile_error", ErrorCategory.NO_KERNEL, f"the extension {extension.name} defines no __global__ kernel"
         )
     for name, text in kept.items():
         (folder / name).write_text(f"{_UNITS[name]}{text}\n")
@@ -120,5 +121,5 @@ def _compile_error(text: str, file: Path, implicit_lines: int) -> CandidateError
         for name, line, said in _ERROR.findall(text)
     ]
     return CandidateError(
-        "compile_error", "hipcc_compile", "; ".join(found or text.strip().splitlines()[-3:])[:_MAX_MESSAGE]
+        "compile_error", ErrorCategory.HIPCC_COMPILE, "; ".join(found or text.strip().splitlines()[-3:])[:_MAX_MESSAGE]
     )

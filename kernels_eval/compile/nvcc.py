@@ -24,6 +24,7 @@ from kernels_eval.compile.extension import (
     safe_flags,
 )
 from kernels_eval.compile.slim_builds import build_slim_library, compile_slim_device_code
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "cuda_headers"
@@ -84,10 +85,12 @@ def build_library(extension: Extension, folder: Path, targets: list[str]) -> tup
         log = log_path.read_text(errors="replace") if log_path.exists() else ""
         if "error" in log or "error" in str(error):
             raise compile_error(f"{log}\n{error}", "cuda.cu", len(IMPLICIT)) from error
-        raise CandidateError("compile_error", "nvcc_compile", f"{type(error).__name__}: {str(error)[-300:]}") from error
+        raise CandidateError(
+            "compile_error", ErrorCategory.NVCC_COMPILE, f"{type(error).__name__}: {str(error)[-300:]}"
+        ) from error
     library = next(iter(folder.glob(f"{extension.name}*.so")), None)
     if library is None:
-        raise CandidateError("compile_error", "nvcc_compile", "the build left no library")
+        raise CandidateError("compile_error", ErrorCategory.NVCC_COMPILE, "the build left no library")
     return library, log_path.read_text(errors="replace")
 
 

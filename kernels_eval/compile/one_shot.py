@@ -20,6 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.occupancy import Usage
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.sandbox.fork_server import Ending, ForkServer
@@ -34,9 +35,9 @@ from kernels_eval.sandbox.messages import (
 from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Resources
 
-COMPILE_TIMEOUT = "compile_timeout"
+COMPILE_TIMEOUT = ErrorCategory.COMPILE_TIMEOUT
 """Category of a compilation that took longer than its limit."""
-_CRASHED = "compiler_crashed"
+_CRASHED = ErrorCategory.COMPILER_CRASHED
 _REGISTER_BYTES = 4
 _MAX_CACHED = 10_000
 """Of about 1.5 KB each."""

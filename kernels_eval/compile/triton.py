@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kernels_eval.cost.launch import Constant, Launch
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
 from kernels_eval.interpreter.triton_patches.names import compiled_function, parameter_names
 from kernels_eval.problem import EXAMPLE_KERNEL
@@ -78,7 +79,7 @@ def _compile(kernels: list[KernelSource], launches: list[dict[str, Any]], target
             except BaseException as error:
                 message = compiler_message(error)
                 raise CandidateError(
-                    "compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}"
+                    "compile_error", ErrorCategory.TRITON_COMPILE, f"{launch.kernel} for {target}: {message}"
                 ) from error
             resources.append({"kernel": launch.kernel, "architecture": target, **used})
     return resources

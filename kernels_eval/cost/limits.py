@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernels_eval.cost.launch import Launch
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.verdict import Resources
 
 GRID = (2**31 - 1, 65535, 65535)
@@ -73,13 +74,15 @@ def limit_of_launch(launch: Launch, targets: Iterable[str]) -> Exceeded | None:
     for direction, size, most in zip("xyz", launch.grid or (), GRID, strict=False):
         if size > most:
             message = f"{launch.kernel}: a grid of {size} programs in {direction}, a GPU takes {most}"
-            return Exceeded("grid_limit", message)
+            return Exceeded(ErrorCategory.GRID_LIMIT, message)
     for target in targets:
         limits = ARCHITECTURES.get(target)
         if limits is not None and launch.warps * limits.warp_threads > limits.block_threads:
             threads = launch.warps * limits.warp_threads
             found = f"num_warps={launch.warps} are {threads} threads of a program"
-            return Exceeded("thread_limit", f"{launch.kernel}: {found}, {target} takes {limits.block_threads}")
+            return Exceeded(
+                ErrorCategory.THREAD_LIMIT, f"{launch.kernel}: {found}, {target} takes {limits.block_threads}"
+            )
     return None
 
 
@@ -90,7 +93,9 @@ def limit_of_code(resources: Iterable[Resources]) -> Exceeded | None:
         if limits is not None and (used.shared_bytes or 0) > limits.shared_bytes:
             found = f"{used.shared_bytes} bytes of shared memory a program"
             message = f"{used.kernel}: {found}, {used.architecture} has {limits.shared_bytes}"
-            return Exceeded("shared_memory_limit", f"{message}; smaller tiles or fewer num_stages need less")
+            return Exceeded(
+                ErrorCategory.SHARED_MEMORY_LIMIT, f"{message}; smaller tiles or fewer num_stages need less"
+            )
     return None
 
 
@@ -100,4 +105,6 @@ def limit_of_index(small: Launch, large: Launch, full: Launch) -> Exceeded | Non
     if full.largest_index <= _LARGEST_INT32 or not grows:
         return None
     found = f"an int32 offset reaches {full.largest_index:.0f} at the problem's size and overflows at {_LARGEST_INT32}"
-    return Exceeded("offset_overflow", f"{full.kernel}: {found}; compute it in int64, as in program_id(0).to(tl.int64)")
+    return Exceeded(
+        ErrorCategory.OFFSET_OVERFLOW, f"{full.kernel}: {found}; compute it in int64, as in program_id(0).to(tl.int64)"
+    )

@@ -24,6 +24,7 @@ from kernels_eval.cpu.session import Configurations, Session
 from kernels_eval.cpu.size_schedule import size_needed
 from kernels_eval.cpu.trials import Errors, finish, start
 from kernels_eval.cpu.ways import Way, autotuners, last_launches, pattern, tags_of
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -32,7 +33,7 @@ from kernels_eval.trace.schema import KernelSource, TraceAnswer
 
 _FIRST_TRIAL = 3001
 """Number of the first of these trials, for the seed."""
-_TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
+_TOO_SMALL = frozenset({ErrorCategory.OUT_OF_BOUNDS, ErrorCategory.EMPTY_GRID})
 """Failures that a size below that of a tile may cause."""
 _LARGER = 4
 

@@ -8,10 +8,10 @@ from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.verdict import Status, Verdict
 
 
-def limit_failure(
+def check_limits(
     launches: Sequence[Launch], targets: Collection[str], extended: Sequence[tuple[Launch, Launch, Launch]] = ()
-) -> Verdict | None:
-    """Return the verdict on a candidate whose launches exceed a limit of one of the targets, or None.
+) -> None:
+    """Raise CandidateFailedError if launches exceed a limit of one of the targets.
 
     `launches`: those of the full size. `extended`: each launch at two sizes, and its counts at the full size.
     """
@@ -19,6 +19,16 @@ def limit_failure(
     if [launch.kernel for launch in launches] == [full.kernel for _, _, full in extended]:
         found += [limit_of_index(*each) for each in extended]
     exceeded = next(filter(None, found), None)
-    if exceeded is None:
-        return None
-    return CandidateFailedError(Status.RUNTIME_ERROR, *exceeded).verdict(compiled=True)
+    if exceeded is not None:
+        raise CandidateFailedError(Status.RUNTIME_ERROR, *exceeded)
+
+
+def limit_failure(
+    launches: Sequence[Launch], targets: Collection[str], extended: Sequence[tuple[Launch, Launch, Launch]] = ()
+) -> Verdict | None:
+    """Return the verdict of `check_limits`, or None if the launches fit every target."""
+    try:
+        check_limits(launches, targets, extended)
+    except CandidateFailedError as failed:
+        return failed.verdict(compiled=True)
+    return None

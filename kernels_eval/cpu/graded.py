@@ -9,6 +9,7 @@ from kernels_eval.cost.roofline import total_s
 from kernels_eval.cpu.largest_size import SeenRun
 from kernels_eval.cpu.size_schedule import Sizes, is_library
 from kernels_eval.cpu.trials import Errors
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -68,7 +69,7 @@ def timed(
     own_s = total_s(own, hardware)
     if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
         failed = CandidateFailedError(
-            Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
+            Status.REJECTED, ErrorCategory.LIBRARY_COMPUTE, f"own kernels take {own_s / candidate_s:.0%} of the time"
         )
         return Graded(failed.verdict(compiled=True))
     verdict = Verdict(

@@ -1,34 +1,30 @@
 """CPU worker: grades one candidate by tracing and running it on several trials, and returns the verdict.
 
-Order: load, set weights, then the trials one after the other, with an early exit at the first wrong answer. The oracle
-runs while the candidate works on a trial. Reduced leading sizes alternate between trials: the correctness runs then
-also cover a second shape and measure how traffic grows with the size.
+`kernels_eval.cpu.checks` lists what a candidate has to pass, in order. This module chooses the sizes and the
+configurations of autotuned kernels at which it does, and times what passed.
 """
 
 import hashlib
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from kernels_eval.checks import run_checks
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ReferenceFailedError
-from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
+from kernels_eval.cpu.checks import CHECKS, Trials
 from kernels_eval.cpu.configurations import ConfigurationRuns
-from kernels_eval.cpu.device_limits import limit_failure
-from kernels_eval.cpu.full_size import FullSize, SeenProgram, uploads
+from kernels_eval.cpu.full_size import uploads
 from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
-from kernels_eval.cpu.neighbours import run_with_neighbours
-from kernels_eval.cpu.output_checks import check_dependence
-from kernels_eval.cpu.reliance import relied_upon, with_cause
-from kernels_eval.cpu.repeated_calls import RepeatedCalls
+from kernels_eval.cpu.reliance import with_cause
 from kernels_eval.cpu.session import Configurations, Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
-from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes
+from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
@@ -37,6 +33,7 @@ from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.tensor_bytes import TensorForm
+from kernels_eval.trace.schema import TraceAnswer
 from kernels_eval.verdict import Status, Verdict
 
 _MAX_REFERENCES = 128
@@ -180,7 +177,11 @@ class Grader:
         except ReferenceFailedError:
             return graded
         except CandidateFailedError as failed:
-            return graded if failed.category == "out_of_memory" else Graded(failed.verdict(True), executed_size=size)
+            return (
+                graded
+                if failed.category == ErrorCategory.OUT_OF_MEMORY
+                else Graded(failed.verdict(True), executed_size=size)
+            )
         graded.executed_size = size
         return graded
 
@@ -205,101 +206,64 @@ class Grader:
         configurations: Configurations,
     ) -> Graded:
         limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
-        trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
         strict = config.policy == "strict"
-        counted: dict[int | None, list[Launch]] = {}
-        errors = Errors()
-        compiled = False
         servers = self._tracing_server, self._interpreter_server
         session = Session(*servers, limits, strict, seed.number("order"), configurations, config.is_portable)
+        trials = Trials(session, reference, kernel_source, config, seed, sizes)
         try:
             with session:
-                session.load(kernel_source, reference.arguments, reference.weight_seed)
-                first = 0 if trials > 1 else 1  # a single trial is not drawn from the problem's own distribution
-                numbers = range(first, first + trials)
-                drawn = [reference.draw(size_of(sizes, number), number, seed, own=number == 0) for number in numbers]
-                state = session.ready()
-                compiled = True
-                session.set_weights(reference.weights_for(state, lambda: drawn[0]))
-                for inputs in drawn:
-                    session.ask(inputs, has_values=True)
-                repeats = RepeatedCalls(session, reference, size_of(sizes, 0), seed)
-                repeats.ask()
-                if sizes:
-                    session.ask(reference.full_forms, has_values=False)
-                programs: list[Traced] = []
-                coming = iter(
-                    reference.with_expected(values, size_of(sizes, number), number, seed)
-                    for number, values in zip(numbers, drawn, strict=True)
-                )
-                inputs, expected = following = next(coming)
-                spent: list[tuple[float, float]] = []
-                while following is not None:
-                    inputs, expected = following
-                    traced = start(session, inputs)
-                    began = time.process_time()
-                    following = next(coming, None)  # the reference runs while the candidate's kernels do
-                    reference_s = time.process_time() - began
-                    launches = finish(session, traced.trace, expected, strict, errors)
-                    spent.append((session.cpu_s, reference_s))
-                    counted.setdefault(size_of(sizes, len(programs)), launches)
-                    programs.append(traced)
-                for call in sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
-                    rerun = repeats.start(call)
-                    finish(session, rerun.trace, rerun.expected, strict, errors)
-                if not strict and (scrambled := repeats.start_scrambled()) is not None:
-                    answer, content = session.executed(bytes_of(scrambled.expected))
-                    check_dependence(scrambled.trace, answer, content, scrambled.expected)
-                true: FullSize | None = None
-                ahead: Sizes | None = None
-                if sizes:
-                    both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
-                    true = sensible(lambda: FullSize(session, reference, *both))
-                    ahead = sensible(lambda: true.other_sizes(seed))
-                    if ahead is None:
-                        run_with_neighbours(session, reference, true, seed, errors, sum(spent[1]))
-                kernels = session.kernels
-                if session.has_read:
-                    for call in repeats.with_values():
-                        finish(session, call.trace, call.expected, strict, errors)
-                warnings = relied_upon(session, inputs, expected, strict)
+                run_checks(CHECKS, trials)
         except CandidateFailedError as failed:
-            is_drawn = session.has_run or not all(isinstance(form, TensorForm) for form in reference.full_forms)
-            is_certain = failed.is_certain and not session.has_read  # host code may go by the value
-            failed = with_cause(session, failed)
-            return Graded(failed.verdict(compiled), is_drawn=is_drawn, is_certain=is_certain)
-        if true is None or not sizes:
-            failed = limit_failure(counted[None], config.targets)
-            if failed is not None:
-                return Graded(failed)
-            charged = counted[None] + (uploads(programs[0].trace) if repeats.uploads else [])
-            graded = timed(reference, charged, kernels, config, errors)
-            graded.full_trace, graded.counted, graded.has_read = programs[0].trace, counted[None], session.has_read
-            graded.warnings = warnings
-            return graded
-        if true.trace is None:
+            return _refused(trials, failed)
+        if trials.full is None:
+            return _timed(trials)
+        if trials.full.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
-        small, large = counted[sizes[0]], counted[sizes[1]]
-        full_size = reference.full_size or sizes[1]
-        estimated = extrapolate(small, large, *sizes, full_size, true.launches, true.given_bytes)
-        launches = with_full_grids(estimated, true.launches)
-        failed = limit_failure(true.launches, config.targets, list(zip(small, large, estimated, strict=False)))
-        if failed is not None:
-            return Graded(failed)
-        charged = launches + (uploads(true.trace) if repeats.uploads else [])
-        graded = timed(reference, charged, kernels, config, errors)
-        graded.executed_size = sizes[1]
-        graded.warnings = warnings
-        graded.full_trace, graded.counted, graded.has_read = true.trace, large, session.has_read
-        bytes_needed = tensor_bytes(true.trace, reference.full_forms)
-        seconds = spent[1][0] + spent[0][1]  # the candidate and the reference at the larger size
-        graded.seen = SeenRun(sizes[1], seconds, growth(small, large, sizes[1] / sizes[0]), bytes_needed)
-        graded.follow_up = ahead
-        if ahead is None:
-            graded.follow_up, graded.needs_follow_up = follow_up(
-                large, estimated, launches, sizes, full_size, reference.has_products
-            )
-        return graded
+        return _timed_by_estimate(trials, trials.full.trace)
+
+
+def _refused(trials: Trials, failed: CandidateFailedError) -> Graded:
+    """Return the verdict on a candidate that failed a check."""
+    session = trials.session
+    has_numbers = not all(isinstance(form, TensorForm) for form in trials.reference.full_forms)
+    is_certain = failed.is_certain and not session.has_read  # host code may go by the value
+    verdict = with_cause(session, failed).verdict(trials.is_compiled)
+    return Graded(verdict, is_drawn=session.has_run or has_numbers, is_certain=is_certain)
+
+
+def _timed(trials: Trials) -> Graded:
+    """Return the verdict on a correct candidate that ran at the full size, with its estimated times."""
+    trace, launches = trials.programs[0].trace, trials.launches_at_full_size()
+    graded = _with_times(trials, trace, launches)
+    graded.counted = launches
+    return graded
+
+
+def _timed_by_estimate(trials: Trials, trace: TraceAnswer) -> Graded:
+    """Return the verdict on a correct candidate that ran at smaller sizes, and whether larger ones have to follow."""
+    assert trials.sizes
+    small, large = (trials.counted[size] for size in trials.sizes)
+    reference, launches = trials.reference, trials.launches_at_full_size()
+    graded = _with_times(trials, trace, launches)
+    graded.counted, graded.executed_size = large, trials.sizes[1]
+    seconds = trials.seconds[1][0] + trials.seconds[0][1]  # the candidate and the reference at the larger size
+    growths = growth(small, large, trials.sizes[1] / trials.sizes[0])
+    graded.seen = SeenRun(trials.sizes[1], seconds, growths, tensor_bytes(trace, reference.full_forms))
+    graded.follow_up = trials.larger
+    if trials.larger is None:
+        full_size = reference.full_size or trials.sizes[1]
+        graded.follow_up, graded.needs_follow_up = follow_up(
+            large, trials.estimated, launches, trials.sizes, full_size, reference.has_products
+        )
+    return graded
+
+
+def _with_times(trials: Trials, trace: TraceAnswer, launches: list[Launch]) -> Graded:
+    """Return the verdict with the time of `launches`, those of a call at the full size, whose program is `trace`."""
+    charged = launches + (uploads(trace) if trials.repeats.uploads else [])
+    graded = timed(trials.reference, charged, trials.session.kernels, trials.config, trials.errors)
+    graded.full_trace, graded.warnings, graded.has_read = trace, trials.warnings, trials.session.has_read
+    return graded
 
 
 def _is_run_larger(verdict: Verdict, seed: SecretSeed, config: JudgeConfig) -> bool:

@@ -6,6 +6,7 @@ import torch
 
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
 from kernels_eval.sandbox.messages import ExecutedAnswer, OutputForm
@@ -22,11 +23,13 @@ def check_trace(trace: TraceAnswer, expected: Expected) -> None:
     """Raise CandidateFailedError if the program cannot be right, whatever its kernels compute. Call before it runs."""
     launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
     if not launches:
-        raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.NO_KERNEL_LAUNCHED, "forward launched no kernel")
     empty = next((launch for launch in launches if 0 in launch.grid), None)
     if empty is not None:
         raise CandidateFailedError(
-            Status.RUNTIME_ERROR, "empty_grid", f"a kernel was launched over an empty grid (line {empty.line})"
+            Status.RUNTIME_ERROR,
+            ErrorCategory.EMPTY_GRID,
+            f"a kernel was launched over an empty grid (line {empty.line})",
         )
     check_structure(len(trace.outputs), trace.structure, expected)
     for index, (output, native) in enumerate(zip(trace.outputs, expected.native, strict=True)):
@@ -41,10 +44,10 @@ def check_structure(count: int, structure: str, expected: Expected) -> None:
     """Raise CandidateFailedError unless a call returns as many results as the reference, in the same collections."""
     if count != len(expected.native):
         message = f"returned {count} outputs, expected {len(expected.native)}"
-        raise CandidateFailedError(Status.INCORRECT, "wrong_output_count", message)
+        raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_OUTPUT_COUNT, message)
     if structure != expected.structure:
         message = f"returned {structure[:300]}, expected {expected.structure[:300]}"
-        raise CandidateFailedError(Status.INCORRECT, "wrong_type", message)
+        raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_TYPE, message)
 
 
 _Form = TypeVar("_Form", View, OutputForm)
@@ -56,13 +59,15 @@ def check_form(form: _Form | None, type_name: str, native: torch.Tensor, label: 
     `form` is None for an object of type `type_name` that is not a tensor.
     """
     if form is None:
-        raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {type_name}, expected a tensor")
+        raise CandidateFailedError(
+            Status.INCORRECT, ErrorCategory.WRONG_TYPE, f"{label} is a {type_name}, expected a tensor"
+        )
     if form.shape != tuple(native.shape):
         message = f"{label} has shape {list(form.shape)}, expected {list(native.shape)}"
-        raise CandidateFailedError(Status.INCORRECT, "wrong_shape", message)
+        raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_SHAPE, message)
     if form.dtype != NAMES.get(native.dtype):
         message = f"{label} is {form.dtype}, expected {NAMES.get(native.dtype)}"
-        raise CandidateFailedError(Status.INCORRECT, "wrong_dtype", message)
+        raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_DTYPE, message)
     return form
 
 
@@ -70,11 +75,13 @@ def _check_storage(view: View, index: int, label: str, expected: Expected) -> No
     """Raise CandidateFailedError if an output shares memory in a way that the reference's does not."""
     if view.is_expanded and not expected.expanded[index]:
         raise CandidateFailedError(
-            Status.REJECTED, "expanded_output", f"{label} shows elements of its memory more than once"
+            Status.REJECTED, ErrorCategory.EXPANDED_OUTPUT, f"{label} shows elements of its memory more than once"
         )
     if view.storage < FIRST_OWN and view.numel and not expected.aliased[index]:
         raise CandidateFailedError(
-            Status.REJECTED, "aliased_output", f"{label} is an input or a weight, expected memory of its own"
+            Status.REJECTED,
+            ErrorCategory.ALIASED_OUTPUT,
+            f"{label} is an input or a weight, expected memory of its own",
         )
 
 
@@ -84,7 +91,9 @@ def _check_overlap(views: list[View]) -> None:
         for first, other in enumerate(views[:second]):
             if other.storage == view.storage and _elements(other) & _elements(view):
                 raise CandidateFailedError(
-                    Status.REJECTED, "aliased_output", f"outputs {first} and {second} lie in the same memory"
+                    Status.REJECTED,
+                    ErrorCategory.ALIASED_OUTPUT,
+                    f"outputs {first} and {second} lie in the same memory",
                 )
 
 
@@ -117,13 +126,15 @@ def check_values(
         if not comparison.agrees:
             wrong = round(comparison.wrong_share * actual.numel())
             is_certain = comparison.wrong_share >= _CERTAIN_SHARE and wrong >= _CERTAIN_COUNT
-            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message, is_certain)
+            raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message, is_certain)
         _check_origins(facts.origins, native, label, strict)
         worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
         worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
     if changed:
         raise CandidateFailedError(
-            Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
+            Status.REJECTED,
+            ErrorCategory.CHANGED_INPUT,
+            f"changed input {min(changed)}, which the reference leaves alone",
         )
     return worst_absolute, worst_relative
 
@@ -144,7 +155,7 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
     if wrong < _MIN_KERNEL_SHARE * total:
         raise CandidateFailedError(
             Status.REJECTED,
-            "decoy_kernel",
+            ErrorCategory.DECOY_KERNEL,
             f"only {wrong / total:.0%} of the result depends on what the kernels compute",
         )
 
@@ -155,7 +166,7 @@ def _check_origins(origins: tuple[int, ...], native: torch.Tensor, label: str, s
     if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
         share = origins[Origin.KERNEL] / native.numel()
         raise CandidateFailedError(
-            Status.REJECTED, "output_not_from_kernel", f"kernels stored {share:.0%} of {label}'s elements"
+            Status.REJECTED, ErrorCategory.OUTPUT_NOT_FROM_KERNEL, f"kernels stored {share:.0%} of {label}'s elements"
         )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.trials import Errors, finish, start
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.verdict import Status
 
 _WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR)
-_OF_THE_MACHINE = ("out_of_memory", "crashed", "no_answer")
+_OF_THE_MACHINE = (ErrorCategory.OUT_OF_MEMORY, ErrorCategory.CRASHED, ErrorCategory.NO_ANSWER)
 
 
 def relied_upon(session: Session, inputs: list[Any], expected: Expected, strict: bool) -> tuple[str, ...]:
@@ -36,7 +37,7 @@ def relied_upon(session: Session, inputs: list[Any], expected: Expected, strict:
 
 def with_cause(session: Session, failed: CandidateFailedError) -> CandidateFailedError:
     """Return a failure whose message names the load that left lanes undefined, if there was one and it can matter."""
-    if not session.is_poisoned or not session.undefined_line or failed.category != "wrong_values":
+    if not session.is_poisoned or not session.undefined_line or failed.category != ErrorCategory.WRONG_VALUES:
         return failed
     message = f"{failed.message}; the load in line {session.undefined_line} leaves lanes undefined: it has no `other`"
     return CandidateFailedError(failed.status, failed.category, message, failed.is_certain)

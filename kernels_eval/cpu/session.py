@@ -19,6 +19,7 @@ from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
 from kernels_eval.cpu.submitted_file import check_kernel, submitted_file
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -238,7 +239,7 @@ class Session:
         if len(self.reads) > (min(MAX_HOST_READS, max(1, given // 2)) if given else MAX_HOST_READS):
             raise CandidateFailedError(
                 Status.REJECTED,
-                "library_compute",
+                ErrorCategory.LIBRARY_COMPUTE,
                 f"host code read {len(self.reads)} values in one call: results have to be computed by the kernels",
             )
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
@@ -33,11 +34,11 @@ _SIZES = (
 
 The first is for long rows, the second for references without a matrix product. (Interpreting takes time in proportion
 to the number of programs.) Later ones are for kernels whose tiles have more rows than the smaller sizes."""
-_TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
+_TOO_SMALL = frozenset({ErrorCategory.OUT_OF_BOUNDS, ErrorCategory.EMPTY_GRID})
 """Failures at the first pair that tiles with more rows than the inputs may cause."""
-_NOT_SQUARE = _TOO_SMALL | {"wrong_values", "wrong_shape", "exception"}
+_NOT_SQUARE = _TOO_SMALL | {ErrorCategory.WRONG_VALUES, ErrorCategory.WRONG_SHAPE, ErrorCategory.EXCEPTION}
 """Failures that a reduced matrix may cause if it is square in the problem."""
-_COMPARED = frozenset({"exception", "library_compute", "wrong_shape"})
+_COMPARED = frozenset({ErrorCategory.EXCEPTION, ErrorCategory.LIBRARY_COMPUTE, ErrorCategory.WRONG_SHAPE})
 """Failures of host code that compares sizes of two inputs, of which one is reduced."""
 _TILE = 1024
 """Elements of the largest usual tile of an elementwise kernel."""
@@ -83,7 +84,7 @@ def larger_sizes(reference: Reference, sizes: Sizes, verdict: Verdict, follow_up
     if reference.loses_equal_sizes and error_category in _COMPARED:
         return ()
     if _may_need_whole_tiles(verdict):
-        is_refused = error_category == "exception"
+        is_refused = error_category == ErrorCategory.EXCEPTION
         larger = _in_whole_tiles(reference, sizes, _TILE_ROWS if is_refused else 1)
         # Whatever host code asks of the sizes of its inputs: the problem's own have it, or it is wrong.
         return () if larger is None and is_refused else larger
@@ -97,9 +98,9 @@ def larger_sizes(reference: Reference, sizes: Sizes, verdict: Verdict, follow_up
 def _may_need_whole_tiles(verdict: Verdict) -> bool:
     """True for what `assert n % BLOCK == 0` and `grid = n // BLOCK` lead to where a tile does not divide the size."""
     message = verdict.error_message or ""
-    if verdict.error_category == "exception":
+    if verdict.error_category == ErrorCategory.EXCEPTION:
         return _REFUSES.search(message) is not None
-    return verdict.error_category == "wrong_values" and UNWRITTEN in message
+    return verdict.error_category == ErrorCategory.WRONG_VALUES and UNWRITTEN in message
 
 
 def _in_whole_tiles(reference: Reference, sizes: tuple[int, int], rows: int) -> Sizes | None:

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 from pydantic import TypeAdapter
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.triton_patches.names import is_kernel
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -267,4 +268,4 @@ def check_kernel(file: SubmittedFile, kernel: KernelSource, known: Mapping[int, 
     """
     difference = f"kernel {kernel.number} was sent twice" if kernel.number in known else file.difference(kernel, known)
     if difference is not None and (kernel.number in known or helper_file().difference(kernel, known) is not None):
-        raise CandidateFailedError(Status.REJECTED, "other_source", difference)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.OTHER_SOURCE, difference)

@@ -1,11 +1,9 @@
-"""Grading of one candidate on a GPU, in the judge's worker: load, check, profile, time.
+"""Grading of one candidate on a GPU, in the judge's worker: `CHECKS`, at the end, has the checks in order.
 
-In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on
-the same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a
-round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never
-timed.
+A wrong kernel is never timed. Timing rounds are those of kernels_eval.gpu.timing.
 """
 
+import math
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import Backend, backend_named
+from kernels_eval.checks import Check, run_checks
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
@@ -84,29 +83,33 @@ class CandidateRun:
         self._sets = CallSets(reference, seed, state.transport, budget, state.lock.give_way)
         self._start = CandidateStart(state, reference, self._sets, job, config.baseline, is_repeated)
         self._unjoined_s = 0.0
-        self._kernels: tuple[KernelTime, ...] = ()
         self.measured: Measured | None = None
+        self._is_compiled = self._backend.builds
+        self._kernels_s = self._longest_s = math.inf
+        """Least time of a call's kernels, and of its longest one, in the profiles so far."""
+        self._session: Session
+        self._overheads: Overheads
+        self._quiet: Quiet
+        """The reference's times without a candidate."""
+        self._profiled: Attribution
+        self._profiled_calls: int
+        self._kernels: tuple[KernelTime, ...] = ()
+        self._form: Expected
+        """The reference's results, without their values."""
+        self._times: Measured
 
     def verdict(self) -> Verdict:
-        """Load, check, profile and time the candidate."""
+        """Run the checks, and return the verdict on the candidate with its times."""
         config = self._config
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
-        compiled = self._backend.builds
-        start = self._start
         try:
-            start.reserve()
-            with start.session(limits) as session, self._noting_full_memory():
-                overheads, quiet = start.load(session, config.trials)
-                compiled = True
-                self._try(session, None, resources=True)
-                self._try_hidden_size(session)
-                with self._state.phases.during(Phase.ROUNDS):
-                    measured = self._timed(session, overheads, quiet)
-                self._check_bounds(measured, quiet)
-                return self._correct(measured, believed_s(measured.reference.seconds, quiet.call))
+            self._start.reserve()
+            with self._start.session(limits) as self._session, self._noting_full_memory():
+                run_checks(CHECKS, self)
+                return self._correct()
         except CandidateFailedError as failed:
-            return failed.verdict(compiled, self._resources)
+            return failed.verdict(self._is_compiled, self._resources)
 
     def is_blamed(self, error: UnreliableTimingError) -> bool:
         """True if a measurement failed because of the candidate, whose process must have ended.
@@ -127,7 +130,22 @@ class CandidateRun:
             self._state.free_at_fault = self._state.free_bytes()
             raise
 
-    def _try(self, session: Session, size: int | None, resources: bool = False) -> None:
+    def check_loads(self) -> None:
+        """Load the candidate's source, after the reference was timed without it."""
+        self._overheads, self._quiet = self._start.load(self._session, self._config.trials)
+        self._is_compiled = True
+
+    def check_trials(self) -> None:
+        """Compare trials at the full size with the oracle; the first input set twice, to check a second call on it."""
+        self._try(None, resources=True)
+
+    def check_hidden_size(self) -> None:
+        """Compare trials at another leading size with the oracle, if the problem has one."""
+        reference = self._reference
+        if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
+            self._try(reference.full_size // 2)
+
+    def _try(self, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
         trials = self._sets.trials(size, self._config.trials)
         request = RoundRequest(resources=resources, tells=True)
@@ -139,7 +157,7 @@ class CandidateRun:
                 return
             calls, expected_sets = drawn
             with self._state.phases.during(phase):
-                made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
+                made = self._round(calls, expected_sets, request, self._config.compile_timeout_s)
             if resources:
                 self._resources = self._resources or made.answer.resources
             phase = Phase.TRIALS
@@ -147,7 +165,6 @@ class CandidateRun:
 
     def _round(
         self,
-        session: Session,
         calls: SharedCalls,
         expected: Iterable[Expected],
         request: RoundRequest,
@@ -159,7 +176,8 @@ class CandidateRun:
         `order`: in which the device is shared with other workers meanwhile.
         """
         with order():
-            made = session.run(calls, request, self._config.timeout_s + extra_s, launched_s=self._config.timeout_s)
+            timeout_s = self._config.timeout_s
+            made = self._session.run(calls, request, timeout_s + extra_s, launched_s=timeout_s)
         check_folder(Path(self._job["scratch"]))
         with self._state.lock.shared():
             check_round(made, calls, self._giving_way(expected), self._errors)
@@ -171,65 +189,79 @@ class CandidateRun:
             self._state.lock.give_way()
             yield one
 
-    def _try_hidden_size(self, session: Session) -> None:
-        reference = self._reference
-        if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
-            self._try(session, reference.full_size // 2)
-
-    def _timed(self, session: Session, overheads: Overheads, quiet: Quiet) -> Measured:
-        """Profile and time the candidate."""
+    def check_profile(self) -> None:
+        """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's."""
         with self._state.phases.during(Phase.PROFILE):
-            attribution, form, profiled_calls = self._profiled(session)
-        kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
-        longest_s = [attribution.longest_ns / 1e9]
+            self._profile()
 
-        def note_kernels(made: Round, calls: int) -> None:
-            again = self._attribution(made)
-            check_same_kernels(attribution, profiled_calls, again, calls)
-            kernels_s.append(again.computing_ns / 1e9 / calls)
-            longest_s.append(again.longest_ns / 1e9)
-
-        rounds = TimedRounds(
-            session=session,
-            sets=self._sets,
-            reference=self._reference,
-            state=self._state,
-            config=self._config,
-            form=form,
-            # A stream that waits for the one that is held back takes its share of the device meanwhile.
-            can_hold=self._state.can_hold and not attribution.uses_side_streams,
-            errors=self._errors,
-            note_kernels=note_kernels,
-        )
-        plan = self._plan(attribution, overheads, profiled_calls)
-        measured = self.measured = Timer(plan, rounds.device()).measure()
-        if measured.serial_s is not None:
-            check_waited_for(measured.serial_s, min(longest_s))
-            if quiet.serial_s is not None:
-                candidate_s = measured.candidate.seconds
-                late_s = overlapped_s(candidate_s, measured.serial_s, quiet.call.seconds, quiet.serial_s)
-                measured.candidate = replace(measured.candidate, seconds=candidate_s + late_s)
-        if not attribution.uses_side_streams:  # on several streams kernels run at once
-            check_profiled_time(measured.candidate.seconds, min(kernels_s), self._is_repeated)
-        return measured
-
-    def _profiled(self, session: Session) -> tuple[Attribution, Expected, int]:
-        """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's.
-
-        Returns also the reference's results without their values, and the number of calls profiled.
-        """
+    def _profile(self) -> None:
         lock = self._state.lock
         with lock.shared():
             calls, expected_sets = self._sets.own(_PROFILED_CALLS)
-        made = self._round(session, calls, expected_sets, RoundRequest(profiled=True, poison=False), order=lock.alone)
-        attribution = self._attribution(made)
+        made = self._round(calls, expected_sets, RoundRequest(profiled=True, poison=False), order=lock.alone)
+        profiled = self._profiled = self._attribution(made)
         if self._config.policy != "strict" and self._backend.can_suppress:
-            suppressed = session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
+            suppressed = self._session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
             with lock.shared():
                 check_dependence(suppressed, calls, expected_sets)
         self._kernels = kernel_times(made.answer.kernels, calls.count, self._own_names)
         native = [value.to("meta") for value in expected_sets[0].native]
-        return attribution, replace(expected_sets[0], native=native, oracle=native), calls.count
+        self._form = replace(expected_sets[0], native=native, oracle=native)
+        self._profiled_calls = calls.count
+        self._note_times(profiled, calls.count)
+
+    def _note_times(self, profiled: Attribution, calls: int) -> None:
+        self._kernels_s = min(self._kernels_s, profiled.computing_ns / 1e9 / calls)
+        self._longest_s = min(self._longest_s, profiled.longest_ns / 1e9)
+
+    def check_timed_calls(self) -> None:
+        """Time the candidate. Every timed call is compared with the reference, and a round is profiled once more."""
+
+        def note_kernels(made: Round, calls: int) -> None:
+            again = self._attribution(made)
+            check_same_kernels(self._profiled, self._profiled_calls, again, calls)
+            self._note_times(again, calls)
+
+        rounds = TimedRounds(
+            session=self._session,
+            sets=self._sets,
+            reference=self._reference,
+            state=self._state,
+            config=self._config,
+            form=self._form,
+            # A stream that waits for the one that is held back takes its share of the device meanwhile.
+            can_hold=self._state.can_hold and not self._profiled.uses_side_streams,
+            errors=self._errors,
+            note_kernels=note_kernels,
+        )
+        with self._state.phases.during(Phase.ROUNDS):
+            self._times = self.measured = Timer(self._plan(), rounds.device()).measure()
+
+    def check_waited_for(self) -> None:
+        """Compare the time of calls one by one with the longest kernel; what they overlap by counts as time."""
+        times, quiet = self._times, self._quiet
+        if times.serial_s is None:
+            return
+        check_waited_for(times.serial_s, self._longest_s)
+        if quiet.serial_s is not None:
+            candidate_s = times.candidate.seconds
+            late_s = overlapped_s(candidate_s, times.serial_s, quiet.call.seconds, quiet.serial_s)
+            times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
+
+    def check_profiled_time(self) -> None:
+        """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""
+        if not self._profiled.uses_side_streams:
+            check_profiled_time(self._times.candidate.seconds, self._kernels_s, self._is_repeated)
+
+    def check_reference_time(self) -> None:
+        """Compare the reference's time with that without a candidate."""
+        check_reference_time(self._times.reference.seconds, self._quiet.call, self._state.is_gated)
+
+    def check_floor(self) -> None:
+        """Compare the time of a call with what the device needs for its bytes and products."""
+        reference, rates = self._reference, self._state.facts.rates
+        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
+        check_floor(self._times.candidate.seconds, least_s)
 
     def _attribution(self, made: Round) -> Attribution:
         """Return the attribution of a profiled round, checked."""
@@ -238,8 +270,8 @@ class CandidateRun:
         check_attribution(attribution, self._own_names, self._config)
         return attribution
 
-    def _plan(self, attribution: Attribution, overheads: Overheads, profiled_calls: int) -> TimingPlan:
-        config, launches = self._config, -(-attribution.launches // profiled_calls)
+    def _plan(self) -> TimingPlan:
+        config, launches = self._config, -(-self._profiled.launches // self._profiled_calls)
         return TimingPlan(
             most_calls=self._sets.most_calls,
             set_bytes=self._sets.set_bytes,
@@ -248,21 +280,15 @@ class CandidateRun:
             serial_round=secrets.randbelow(MIN_ROUNDS),
             serial_calls=min(self._sets.serial_calls, QUEUE // (launches + 2)),
             is_gated=self._state.is_gated,
-            overheads=overheads,
+            overheads=self._overheads,
             precision=config.timing_precision,
             rounds=config.timing_rounds,
             wall_s=config.timing_s,
             profiled_round=secrets.randbelow(MIN_ROUNDS),
         )
 
-    def _check_bounds(self, measured: Measured, quiet: Quiet) -> None:
-        """Check the reference's time against that without a candidate, the candidate's against the device's rates."""
-        check_reference_time(measured.reference.seconds, quiet.call, self._state.is_gated)
-        reference, rates = self._reference, self._state.facts.rates
-        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
-        check_floor(measured.candidate.seconds, least_s)
-
-    def _correct(self, measured: Measured, reference_s: float) -> Verdict:
+    def _correct(self) -> Verdict:
+        measured, reference_s = self._times, believed_s(self._times.reference.seconds, self._quiet.call)
         candidate_s = measured.candidate.seconds
         moved = self._reference.input_bytes + self._sets.output_bytes
         matrix_flops, rates = self._reference.matrix_flops, self._state.facts.rates
@@ -285,3 +311,20 @@ class CandidateRun:
             profile=profile,
             issues=issues_of_profile(profile, self._resources, 1e6 * candidate_s),
         )
+
+
+CHECKS: tuple[Check[CandidateRun], ...] = (
+    Check("loads", CandidateRun.check_loads),
+    Check("agrees with the oracle on every trial at the full size", CandidateRun.check_trials),
+    Check("agrees at another leading size", CandidateRun.check_hidden_size),
+    Check(
+        "computes in its own kernels, by the profile; its result needs them (policy `mixed`)",
+        CandidateRun.check_profile,
+    ),
+    Check("agrees in every timed call, and launches the same kernels", CandidateRun.check_timed_calls),
+    Check("takes as long as its longest kernel when it is called alone", CandidateRun.check_waited_for),
+    Check("takes as long as its kernels do in the profile", CandidateRun.check_profiled_time),
+    Check("leaves the reference's time as it was", CandidateRun.check_reference_time),
+    Check("takes no less than the device needs", CandidateRun.check_floor),
+)
+"""In this order."""

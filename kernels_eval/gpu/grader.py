@@ -20,6 +20,7 @@ import torch
 from cachetools import LRUCache
 
 from kernels_eval.config import JudgeConfig
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.candidate_run import CandidateRun
@@ -42,7 +43,7 @@ from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Status, Verdict, fault
 
 _UNLIMITED = 1 << 50
-_BLAMED = {"slowed_reference": "busy_device"}
+_BLAMED = {ErrorCategory.SLOWED_REFERENCE: ErrorCategory.BUSY_DEVICE}
 """Categories of a verdict on a kernel, by that of a measurement that failed twice because of it."""
 _SCARCE_BYTES, _MOST_HELD_BYTES = 1 << 30, 4 << 30
 """Free memory that is little, and what a candidate's process may hold then: its context, and copies of a call."""
@@ -157,7 +158,7 @@ class Grader:
                     failed = CandidateFailedError(Status.REJECTED, category, str(error)).verdict(True)
             except torch.cuda.OutOfMemoryError as error:
                 self._state.settle()  # a process that has yet to end may hold what was missing
-                failed = self._held_too_much() or fault("reference_failed", self._too_large(error))
+                failed = self._held_too_much() or fault(ErrorCategory.REFERENCE_FAILED, self._too_large(error))
                 if not failed.is_fault:
                     is_last = True
                 self._state.transport.release()  # an earlier problem may have left it larger than this one needs
@@ -186,7 +187,7 @@ class Grader:
         if before is None or before > _SCARCE_BYTES or held < min(self._state.memory_bytes, _MOST_HELD_BYTES):
             return None
         message = f"the process held {held / 2**30:.1f} GiB of the device's memory, and left {before / 2**30:.1f}"
-        return CandidateFailedError(Status.RUNTIME_ERROR, "out_of_memory", message).verdict(True)
+        return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.OUT_OF_MEMORY, message).verdict(True)
 
     def _too_large(self, error: Exception) -> str:
         share, free = self._state.memory_bytes / 2**30, self._driver.free_bytes() / 2**30

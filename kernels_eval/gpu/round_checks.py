@@ -15,6 +15,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare, rows_that_agree
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.profiling import Attribution, suspicious_names
 from kernels_eval.gpu.candidate.session import Round
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
@@ -81,7 +82,9 @@ def check_timed_round(
 
 def _check_count(made: Round, calls: SharedCalls) -> None:
     if len(made.answer.calls) != calls.count:
-        raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
+        raise CandidateFailedError(
+            Status.REJECTED, ErrorCategory.MALFORMED_ANSWER, "the process answered for other calls"
+        )
 
 
 def calls_that_differ(calls: SharedCalls, results: Callable[[int], list[torch.Tensor]]) -> list[int]:
@@ -112,17 +115,21 @@ def check_traces(made: Round, calls: SharedCalls, allowed: Collection[int]) -> N
     changed = calls.changed_inputs() - set(allowed)
     if changed:
         raise CandidateFailedError(
-            Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
+            Status.REJECTED,
+            ErrorCategory.CHANGED_INPUT,
+            f"changed input {min(changed)}, which the reference leaves alone",
         )
     if calls.has_broken_guards():
-        raise CandidateFailedError(Status.RUNTIME_ERROR, "out_of_bounds", "wrote outside its tensors")
+        raise CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.OUT_OF_BOUNDS, "wrote outside its tensors")
     if made.answer.threads > 1:
         raise CandidateFailedError(
-            Status.REJECTED, "background_thread", f"{made.answer.threads - 1} threads went on after the call returned"
+            Status.REJECTED,
+            ErrorCategory.BACKGROUND_THREAD,
+            f"{made.answer.threads - 1} threads went on after the call returned",
         )
     if calls.has_late_writes():
         message = "outputs were written after the round's end: work that the default stream does not wait for"
-        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNJOINED_STREAM, message)
 
 
 def check_streams(attribution: Attribution, unjoined_s: float) -> None:
@@ -130,7 +137,7 @@ def check_streams(attribution: Attribution, unjoined_s: float) -> None:
     if attribution.uses_side_streams and unjoined_s > _UNJOINED_S:
         spent = f"{1e6 * unjoined_s:.0f} µs"
         message = f"work on another stream went on for {spent} after the current stream was done: it has to wait for it"
-        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNJOINED_STREAM, message)
 
 
 def check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, largest: LargestErrors) -> None:
@@ -142,9 +149,11 @@ def check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, l
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
         comparison = compare(actual, oracle, native, label)
         if not comparison.agrees:
-            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
+            raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message)
         if form.expanded:
-            raise CandidateFailedError(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
+            raise CandidateFailedError(
+                Status.REJECTED, ErrorCategory.EXPANDED_OUTPUT, f"{label} repeats elements by a stride of 0"
+            )
         largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
         largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
 
@@ -161,15 +170,23 @@ def check_attribution(attribution: Attribution, own_names: Collection[str], conf
     """Refuse a candidate if its own kernels did not do the work."""
     if suspicious_names(own_names):
         name = suspicious_names(own_names)[0]
-        raise CandidateFailedError(Status.REJECTED, "disguised_kernel", f"a kernel is called {name}, like a library's")
+        raise CandidateFailedError(
+            Status.REJECTED, ErrorCategory.DISGUISED_KERNEL, f"a kernel is called {name}, like a library's"
+        )
     if attribution.own_ns == 0:
-        raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "no kernel of the source ran on the device")
+        raise CandidateFailedError(
+            Status.REJECTED, ErrorCategory.NO_KERNEL_LAUNCHED, "no kernel of the source ran on the device"
+        )
     if config.policy == "strict" and attribution.library_names:
         names = ", ".join(name[:80] for name in attribution.library_names[:3])
-        raise CandidateFailedError(Status.REJECTED, "library_compute", f"ran kernels that are not its own: {names}")
+        raise CandidateFailedError(
+            Status.REJECTED, ErrorCategory.LIBRARY_COMPUTE, f"ran kernels that are not its own: {names}"
+        )
     if attribution.own_share < config.min_own_time:
         raise CandidateFailedError(
-            Status.REJECTED, "library_compute", f"own kernels take {attribution.own_share:.0%} of the device time"
+            Status.REJECTED,
+            ErrorCategory.LIBRARY_COMPUTE,
+            f"own kernels take {attribution.own_share:.0%} of the device time",
         )
 
 
@@ -184,8 +201,8 @@ def check_profiled_time(candidate_s: float, kernels_s: float, is_repeated: bool)
             f"timed calls take {1e6 * candidate_s:.2f} µs, the profiled one ran kernels for {1e6 * kernels_s:.2f} µs"
         )
         if not is_repeated:
-            raise UnreliableTimingError("unlike_profile", message)
-        raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
+            raise UnreliableTimingError(ErrorCategory.UNLIKE_PROFILE, message)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
 
 
 def check_same_kernels(first: Attribution, first_calls: int, again: Attribution, calls: int) -> None:
@@ -197,9 +214,11 @@ def check_same_kernels(first: Attribution, first_calls: int, again: Attribution,
         before, after = (made.counts.get(name, 0) / count for made, count in ((first, first_calls), (again, calls)))
         if abs(before - after) > _OTHER_LAUNCHES * max(before, after):
             message = f"checked calls launch {name[:80]} {before:.2f} times each, timed ones {after:.2f} times"
-            raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
+            raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
     if again.uses_side_streams and not first.uses_side_streams:
-        raise CandidateFailedError(Status.REJECTED, "unlike_profile", "timed calls alone use another stream")
+        raise CandidateFailedError(
+            Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, "timed calls alone use another stream"
+        )
 
 
 def check_waited_for(serial_s: float, longest_s: float) -> None:
@@ -210,7 +229,7 @@ def check_waited_for(serial_s: float, longest_s: float) -> None:
     """
     if serial_s < _ALONE_SHARE * longest_s:
         message = f"a call alone takes {1e6 * serial_s:.2f} µs, one of its kernels {1e6 * longest_s:.2f}"
-        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNJOINED_STREAM, message)
 
 
 def check_reference_time(reference_s: float, quiet: Estimate, is_gated: bool) -> None:
@@ -223,7 +242,7 @@ def check_reference_time(reference_s: float, quiet: Estimate, is_gated: bool) ->
         message = (
             f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * quiet.seconds:.4f} ms before"
         )
-        raise UnreliableTimingError("slowed_reference", message, reference_s)
+        raise UnreliableTimingError(ErrorCategory.SLOWED_REFERENCE, message, reference_s)
 
 
 def is_slowed(reference_s: float, quiet: Estimate) -> bool:
@@ -245,14 +264,14 @@ def check_folder(folder: Path) -> None:
                 total += Path(place, name).lstat().st_blocks * 512
     if total > _FOLDER_BYTES:
         message = f"its files take {total / 2**20:.0f} MiB, expected at most {_FOLDER_BYTES >> 20}"
-        raise CandidateFailedError(Status.RUNTIME_ERROR, "disk_quota", message)
+        raise CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.DISK_QUOTA, message)
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:
     """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.timing.statistics.floor_s)."""
     if candidate_s < floor_s:
         message = f"{1e6 * candidate_s:.2f} µs is less than the {1e6 * floor_s:.2f} µs that the device needs at best"
-        raise CandidateFailedError(Status.REJECTED, "below_roofline", message)
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.BELOW_ROOFLINE, message)
 
 
 def check_dependence(made: Round, calls: SharedCalls, expected_sets: list[Expected]) -> None:
@@ -270,5 +289,5 @@ def check_dependence(made: Round, calls: SharedCalls, expected_sets: list[Expect
             if bool((actual != actual).all()) or not compare(actual, oracle, native, "output").agrees:
                 return
     raise CandidateFailedError(
-        Status.REJECTED, "decoy_kernel", "the result does not depend on the source's own kernels"
+        Status.REJECTED, ErrorCategory.DECOY_KERNEL, "the result does not depend on the source's own kernels"
     )

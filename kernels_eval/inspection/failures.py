@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Verdict
 
@@ -78,19 +79,19 @@ _KNOWN = (
     ),
 )
 _CATEGORIES: dict[str, tuple[str, str | None]] = {
-    "wrong_values": ("the kernel runs and its values are wrong", None),
-    "wrong_shape": ("the kernel returns another shape than the reference", None),
-    "wrong_dtype": ("the kernel returns another data type than the reference", None),
-    "wrong_type": ("the kernel returns something else than the reference", None),
-    "data_race": (
+    ErrorCategory.WRONG_VALUES: ("the kernel runs and its values are wrong", None),
+    ErrorCategory.WRONG_SHAPE: ("the kernel returns another shape than the reference", None),
+    ErrorCategory.WRONG_DTYPE: ("the kernel returns another data type than the reference", None),
+    ErrorCategory.WRONG_TYPE: ("the kernel returns something else than the reference", None),
+    ErrorCategory.DATA_RACE: (
         "programs or lanes access one address without an order between them",
         "use atomics, or one program for each output, or a second launch",
     ),
-    "missing_model": ("the source defines no class ModelNew, which the judge calls", None),
-    "syntax_error": ("the source is not Python", None),
-    "timeout": ("the kernel runs longer than allowed", None),
-    "compile_timeout": ("the compiler runs longer than allowed", "smaller blocks, or fewer unrolled loops"),
-    "library_compute": (
+    ErrorCategory.MISSING_MODEL: ("the source defines no class ModelNew, which the judge calls", None),
+    ErrorCategory.SYNTAX_ERROR: ("the source is not Python", None),
+    ErrorCategory.TIMEOUT: ("the kernel runs longer than allowed", None),
+    ErrorCategory.COMPILE_TIMEOUT: ("the compiler runs longer than allowed", "smaller blocks, or fewer unrolled loops"),
+    ErrorCategory.LIBRARY_COMPUTE: (
         "PyTorch or the host computes what the kernel is to compute",
         "allocate, reshape and launch on the host; compute in kernels",
     ),

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from kernels_eval.cost.host_waits import waiting
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.data_races import DataRaceError
 from kernels_eval.interpreter.device_counters import DeviceCounters
 from kernels_eval.interpreter.kernel_runs import KernelRuns
@@ -126,23 +127,25 @@ def _failure(error: Exception) -> CandidateError:
     if isinstance(error, ProgramError):
         return CandidateError("rejected", error.category, str(error))
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return CandidateError("runtime_error", "out_of_memory", describe(error))
-    return CandidateError("runtime_error", "exception", describe(error))
+        return CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, describe(error))
+    return CandidateError("runtime_error", ErrorCategory.EXCEPTION, describe(error))
 
 
 def _kernel_failure(error: KernelError) -> CandidateError:
     cause = error.__cause__ or error
     if isinstance(cause, ForbiddenSyntaxError):
         code = linecache.getline(FILE_NAME, cause.line).strip()
-        return CandidateError("compile_error", "triton_compile", f"{error.kernel}: {cause} (line {cause.line}: {code})")
+        return CandidateError(
+            "compile_error", ErrorCategory.TRITON_COMPILE, f"{error.kernel}: {cause} (line {cause.line}: {code})"
+        )
     message = f"{error.kernel}: {describe(cause)}"
     if isinstance(cause, DataRaceError):
-        return CandidateError("incorrect", "data_race", message)
+        return CandidateError("incorrect", ErrorCategory.DATA_RACE, message)
     if isinstance(cause, OutOfBoundsError):
-        return CandidateError("runtime_error", "out_of_bounds", message)
+        return CandidateError("runtime_error", ErrorCategory.OUT_OF_BOUNDS, message)
     if isinstance(cause, MemoryError):
-        return CandidateError("runtime_error", "out_of_memory", message)
+        return CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, message)
     if isinstance(cause, AssertionError):
-        return CandidateError("runtime_error", "kernel_assertion", message)
+        return CandidateError("runtime_error", ErrorCategory.KERNEL_ASSERTION, message)
     # The interpreter runs the kernel's Python: code that it cannot run does not compile either.
-    return CandidateError("compile_error", "triton_compile", message)
+    return CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, message)

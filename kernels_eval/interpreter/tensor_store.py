@@ -8,6 +8,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED, is_recordable
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
@@ -28,7 +29,7 @@ _MOST_COPIED = 1 << 24
 class ProgramError(Exception):
     """Raised for a program that the tracer never writes."""
 
-    def __init__(self, message: str, category: str = "malformed_answer") -> None:
+    def __init__(self, message: str, category: str = ErrorCategory.MALFORMED_ANSWER) -> None:
         super().__init__(message)
         self.category = category
 
@@ -100,7 +101,7 @@ class TensorStore:
         storage = self[view.storage]
         dtype = DTYPES[view.dtype]
         if view.reach * dtype.itemsize > storage.memory.numel():
-            raise ProgramError("a view reaches beyond its storage", "out_of_bounds")
+            raise ProgramError("a view reaches beyond its storage", ErrorCategory.OUT_OF_BOUNDS)
         tensor = torch.empty(0, dtype=dtype)
         offset = int(storage.memory.storage_offset())
         assert offset % dtype.itemsize == 0
@@ -127,7 +128,7 @@ class TensorStore:
     def operate(self, command: Operate) -> list[Launch]:
         """Run one operator of PyTorch; returns what it moved, nothing for an allocation."""
         if not is_recordable(command.name, self.strict):
-            raise ProgramError(f"aten.{command.name}: the kernels have to compute this", "library_compute")
+            raise ProgramError(f"aten.{command.name}: the kernels have to compute this", ErrorCategory.LIBRARY_COMPUTE)
         if command.name in UNINITIALISED:
             self._allocate(command)
             return []

@@ -18,6 +18,7 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.limits import Exceeded, limit_of_code
 from kernels_eval.cost.occupancy import Usage
 from kernels_eval.cost.roofline import total_s
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.inspection.figures import Work, figures_of
 from kernels_eval.inspection.issues import find_issues
@@ -86,7 +87,7 @@ class WorkerClient:
                 return Judged(decided)
         reply = self._ask(job, built)
         if reply["kind"] == "reference_failed":
-            return Judged(fault("reference_failed", reply["message"]))
+            return Judged(fault(ErrorCategory.REFERENCE_FAILED, reply["message"]))
         if reply["kind"] != "graded":
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])

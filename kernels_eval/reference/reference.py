@@ -15,6 +15,7 @@ import torch
 
 from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
     DISTRIBUTIONS,
@@ -132,7 +133,7 @@ class Reference:
             value = self.state(False)[name]
             raise CandidateFailedError(
                 Status.INCORRECT,
-                "missing_parameter",
+                ErrorCategory.MISSING_PARAMETER,
                 f"ModelNew has no parameter or buffer for {name} ({list(value.shape)}, {value.dtype}), and the result "
                 "depends on it; they are matched by name, else by shape in the order in which they are registered",
             )

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, OversizedFrameError, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES
@@ -28,7 +29,7 @@ def candidate_session(channel: socket.socket) -> Generator[None]:
         send_frame(channel, failed.header)
     except OversizedFrameError as error:
         message = f"a call makes too many launches and operations to describe: {error}"
-        send_frame(channel, CandidateError("runtime_error", "beyond_limits", message).header)
+        send_frame(channel, CandidateError("runtime_error", ErrorCategory.BEYOND_LIMITS, message).header)
     except ChannelClosedError:
         return
 
@@ -37,7 +38,7 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
     """Construct the ModelNew of a loaded source, on a device if one is given. Raises CandidateError if it fails."""
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
-        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+        raise CandidateError("compile_error", ErrorCategory.MISSING_MODEL, "the source defines no class ModelNew")
     torch.manual_seed(weight_seed)
     try:
         model: Any = model_class(*arguments)
@@ -45,7 +46,7 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
     except CandidateError:  # of a build that the constructor asked for
         raise
     except BaseException as error:
-        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
+        raise CandidateError("runtime_error", ErrorCategory.CONSTRUCTOR_ERROR, describe(error)) from error
 
 
 def named_state(model: Any) -> dict[str, torch.Tensor]:

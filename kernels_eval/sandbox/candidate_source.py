@@ -10,6 +10,8 @@ import traceback
 import types
 from typing import Any
 
+from kernels_eval.error_categories import ErrorCategory
+
 FILE_NAME = "kernel.py"
 """Name of the candidate's source in tracebacks."""
 _MAX_MESSAGE = 1200
@@ -40,16 +42,18 @@ def load_source(source: str, **names: Any) -> types.ModuleType:
     except SyntaxError as error:
         text = (error.text or "").strip()
         raise CandidateError(
-            "compile_error", "syntax_error", f"{type(error).__name__}: {error.msg} (line {error.lineno}: {text})"
+            "compile_error",
+            ErrorCategory.SYNTAX_ERROR,
+            f"{type(error).__name__}: {error.msg} (line {error.lineno}: {text})",
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise CandidateError("compile_error", "syntax_error", f"{type(error).__name__}: {error}") from error
+        raise CandidateError("compile_error", ErrorCategory.SYNTAX_ERROR, f"{type(error).__name__}: {error}") from error
     try:
         exec(code, module.__dict__)
     except ImportError as error:
-        raise CandidateError("compile_error", "import_error", describe(error)) from error
+        raise CandidateError("compile_error", ErrorCategory.IMPORT_ERROR, describe(error)) from error
     except BaseException as error:
-        raise CandidateError("compile_error", "load_error", describe(error)) from error
+        raise CandidateError("compile_error", ErrorCategory.LOAD_ERROR, describe(error)) from error
     return module
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.fork_server import Ending, ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -141,23 +142,25 @@ class Child:
         """Return the reason for a missing answer. `timed_out`: the wait for it expired."""
         ending = self._ending = self._ending or self._fork_server.stop()
         if timed_out and self._wait_s is not None:
-            return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._wait_s:g} s")
+            return CandidateFailedError(Status.TIMEOUT, ErrorCategory.TIMEOUT, f"ran longer than {self._wait_s:g} s")
         if ending.cause == "timeout" and ending.code == signal.SIGXCPU and self._limits.cpu_s is not None:
             message = f"took more than {self._limits.cpu_s:g} s of CPU time, where no kernel is run"
-            return CandidateFailedError(Status.TIMEOUT, "timeout", message)
+            return CandidateFailedError(Status.TIMEOUT, ErrorCategory.TIMEOUT, message)
         if (ending.cause, ending.code) == ("signal", signal.SIGPROF) and self._limits.step_cpu_s:
             message = f"took more than {self._limits.step_cpu_s:g} s of CPU time between two operators of host code"
-            return CandidateFailedError(Status.TIMEOUT, "timeout", message)
+            return CandidateFailedError(Status.TIMEOUT, ErrorCategory.TIMEOUT, message)
         if ending.cause == "starved":
             raise InfrastructureError("the machine is too busy: a kernel waited for a core longer than it may run")
         if ending.cause == "timeout":
-            return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
+            return CandidateFailedError(
+                Status.TIMEOUT, ErrorCategory.TIMEOUT, f"ran longer than {self._limits.wall_s:g} s"
+            )
         if ending.cause == "signal":
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
-            return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
+            return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.CRASHED, f"the process was ended by {name}")
         exit_code = f" (exit code {ending.code})" if ending.cause == "exit" else ""
         return CandidateFailedError(
-            Status.RUNTIME_ERROR, "no_answer", f"the process ended without an answer{exit_code}"
+            Status.RUNTIME_ERROR, ErrorCategory.NO_ANSWER, f"the process ended without an answer{exit_code}"
         )
 
 
@@ -177,9 +180,9 @@ def _misfit(error: ValidationError) -> CandidateFailedError:
         return out_of_turn("the process sent something else than its results")
     where = ".".join(str(part) for part in beyond[0]["loc"])[:_LONGEST_PLACE]
     message = f"beyond what the judge takes: {where}: {beyond[0]['msg']}"
-    return CandidateFailedError(Status.RUNTIME_ERROR, "beyond_limits", message)
+    return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.BEYOND_LIMITS, message)
 
 
 def out_of_turn(message: str) -> CandidateFailedError:
     """Return the failure of a process that breaks the protocol."""
-    return CandidateFailedError(Status.REJECTED, "malformed_answer", message)
+    return CandidateFailedError(Status.REJECTED, ErrorCategory.MALFORMED_ANSWER, message)

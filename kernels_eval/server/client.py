@@ -18,6 +18,7 @@ import httpx
 from pydantic import ValidationError
 
 from kernels_eval.config import TOKEN_VARIABLE
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
@@ -94,7 +95,9 @@ class HttpJudge:
     def _verdict(self, reply: httpx.Response) -> Verdict:
         detail = _detail(reply)
         if reply.status_code == 413 and detail.startswith("kernel_source:"):
-            return Verdict(status=Status.COMPILE_ERROR, error_category="source_too_long", error_message=detail)
+            return Verdict(
+                status=Status.COMPILE_ERROR, error_category=ErrorCategory.SOURCE_TOO_LONG, error_message=detail
+            )
         if reply.status_code in (400, 401, 404, 413, 422):
             raise InputError(f"{self._url}: the judge refused the request ({reply.status_code}): {detail}")
         try:

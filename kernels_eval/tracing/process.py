@@ -24,6 +24,7 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, named_state, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
@@ -134,7 +135,7 @@ class _Host:
         try:
             outputs, structure = flat(result)
         except Exception as error:  # the result may hold objects of the candidate's classes
-            raise CandidateError("runtime_error", "exception", describe(error)) from error
+            raise CandidateError("runtime_error", ErrorCategory.EXCEPTION, describe(error)) from error
         described = [self._output(output) for output in outputs]
         if header["ahead"] == 0:
             self._counters.observe()
@@ -150,25 +151,29 @@ class _Host:
             with torch.no_grad(), tracer:
                 result = model(*inputs)
         except ForbiddenOperatorError as error:
-            raise CandidateError("rejected", "library_compute", describe(error)) from error
+            raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, describe(error)) from error
         except (KernelArgumentError, UnknownGlobalError) as error:
-            raise CandidateError("compile_error", "triton_compile", describe(error)) from error
+            raise CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, describe(error)) from error
         except MemoryError as error:
-            raise CandidateError("runtime_error", "out_of_memory", describe(error)) from error
+            raise CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, describe(error)) from error
         except ChannelClosedError:
             raise
         except BaseException as error:
             if tracer.violations:
-                raise CandidateError("rejected", "library_compute", ", ".join(tracer.violations[:5])) from error
-            raise CandidateError("runtime_error", "exception", describe(error)) from error
+                raise CandidateError(
+                    "rejected", ErrorCategory.LIBRARY_COMPUTE, ", ".join(tracer.violations[:5])
+                ) from error
+            raise CandidateError("runtime_error", ErrorCategory.EXCEPTION, describe(error)) from error
         finally:
             tracer.is_in_call = False
             tracer.step_limit.end()
         if tracer.violations:
             used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])
-            raise CandidateError("rejected", "library_compute", f"used {used}")
+            raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, f"used {used}")
         if threading.active_count() > 1:
-            raise CandidateError("rejected", "background_thread", "a thread goes on after forward has returned")
+            raise CandidateError(
+                "rejected", ErrorCategory.BACKGROUND_THREAD, "a thread goes on after forward has returned"
+            )
         return result
 
     def _output(self, output: Any) -> dict[str, Any]:
@@ -221,7 +226,9 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
 def _check_global_state(before: dict[str, Any]) -> None:
     changed = [name for name, value in global_state().items() if before[name] != value]
     if changed:
-        raise CandidateError("rejected", "changed_global_state", f"changed {', '.join(changed[:_DIFFERENCE_NAMES])}")
+        raise CandidateError(
+            "rejected", ErrorCategory.CHANGED_GLOBAL_STATE, f"changed {', '.join(changed[:_DIFFERENCE_NAMES])}"
+        )
 
 
 def global_state() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError, InputError, one_cause
 from kernels_eval.rewards import Answer
 from tasks.rollout.config import RolloutConfig
@@ -189,7 +190,7 @@ class EpisodeLoop:
         self.counts.judging += 1
         if generation.finish_reason is FinishReason.FAULT:
             judged = JudgedResponse(
-                fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0
+                fault_verdict(ErrorCategory.ENGINE_FAULT, generation.error or "the engine failed"), None, None, 0.0
             )
         elif kept is not None:
             kernel = kept.kernel_source

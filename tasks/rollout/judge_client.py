@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.problem import Problem
 from kernels_eval.rewards import Answer
@@ -92,15 +93,17 @@ class JudgeClient:
         return JudgedResponse(verdict, self.reward(verdict, None), self.reward(verdict, answer), seconds)
 
     async def _verdict_on(self, problem: Problem, kernel: str, name: str) -> Verdict:
-        verdict = fault_verdict("judge_fault", "the judge was not asked")
+        verdict = fault_verdict(ErrorCategory.JUDGE_FAULT, "the judge was not asked")
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with asyncio.timeout(self.patience_s):
                     verdict = await self.judge.evaluate_async(problem, kernel)
             except TimeoutError:
-                verdict = fault_verdict("judge_silent", f"{problem.problem_id}: no verdict in {self.patience_s:g} s")
+                verdict = fault_verdict(
+                    ErrorCategory.JUDGE_SILENT, f"{problem.problem_id}: no verdict in {self.patience_s:g} s"
+                )
             except InfrastructureError as error:
-                verdict = fault_verdict("judge_fault", str(error))
+                verdict = fault_verdict(ErrorCategory.JUDGE_FAULT, str(error))
             if not verdict.is_fault:
                 break
             consequence = "asked once more" if attempt < ATTEMPTS else "given up"
@@ -111,11 +114,17 @@ class JudgeClient:
 def no_kernel_verdict(finish_reason: FinishReason, reasoning_ended: bool = True) -> Verdict:
     """Return the verdict on a response without a kernel: an error of the policy, not a fault."""
     if not reasoning_ended:
-        category, message = "unfinished_reasoning", "The reasoning did not come to an end, so that there is no answer."
+        category, message = (
+            ErrorCategory.UNFINISHED_REASONING,
+            "The reasoning did not come to an end, so that there is no answer.",
+        )
     elif finish_reason is FinishReason.LENGTH:
-        category, message = "truncated_answer", "The answer reached the length limit before its code block was closed."
+        category, message = (
+            ErrorCategory.TRUNCATED_ANSWER,
+            "The answer reached the length limit before its code block was closed.",
+        )
     else:
-        category, message = "no_code_block", "The answer holds no complete Python code block."
+        category, message = ErrorCategory.NO_CODE_BLOCK, "The answer holds no complete Python code block."
     return Verdict(status=Status.COMPILE_ERROR, error_category=category, error_message=message)
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import backend_named
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
 from kernels_eval.gpu.candidate.rounds import Rounds, device_failure
@@ -76,7 +77,7 @@ class _Candidate:
             keep_within(job["device_bytes"])
         # No code of the candidate has run: the judge takes it for a fault of the machine.
         except Exception as error:
-            raise CandidateError("runtime_error", "judge_fault", _with_places(error)) from error
+            raise CandidateError("runtime_error", ErrorCategory.JUDGE_FAULT, _with_places(error)) from error
         guard = OperatorGuard(enforce=job["strict"])
         torch.set_grad_enabled(False)
         send_frame(self._channel, {"kind": "started"})

@@ -14,6 +14,7 @@ import torch
 from kernels_eval.backends import Backend
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard
 from kernels_eval.gpu.candidate.warm_up import Instruments
 from kernels_eval.gpu.device import cuda_driver
@@ -79,7 +80,7 @@ class Rounds:
         tell("done")
         if self.guard.violations:
             used = ", ".join(sorted(set(self.guard.violations))[:5])
-            raise CandidateError("rejected", "library_compute", f"used {used}")
+            raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, f"used {used}")
         answer["calls"] = self._outcomes
         if header["resources"]:
             answer["resources"] = self.backend.resources(self.module)
@@ -178,7 +179,7 @@ class Rounds:
         try:
             outputs, structure = flat(result)
         except Exception as error:
-            raise CandidateError("runtime_error", "exception", describe(error)) from error
+            raise CandidateError("runtime_error", ErrorCategory.EXCEPTION, describe(error)) from error
         if learns:
             self._learn(outputs)
         forms: list[dict[str, Any]] = []
@@ -225,17 +226,17 @@ def device_failure(text: str) -> CandidateError:
     """Return the failure for a kernel that the device stopped."""
     lower = text.lower()
     outside = any(word in lower for word in ("illegal memory", "illegal_address", "misaligned"))
-    return CandidateError("runtime_error", "out_of_bounds" if outside else "device_fault", text)
+    return CandidateError("runtime_error", ErrorCategory.OUT_OF_BOUNDS if outside else ErrorCategory.DEVICE_FAULT, text)
 
 
 def _failure(error: BaseException, guard: OperatorGuard, backend: Backend) -> CandidateError:
     """Return the failure to report for an exception that a call raised."""
     if isinstance(error, ForbiddenOperatorError):
-        return CandidateError("rejected", "library_compute", str(error))
+        return CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, str(error))
     if guard.violations:
-        return CandidateError("rejected", "library_compute", ", ".join(guard.violations[:5]))
+        return CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, ", ".join(guard.violations[:5]))
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
-        return CandidateError("runtime_error", "out_of_memory", describe(error))
+        return CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, describe(error))
     if isinstance(error, CandidateError):
         return error
     not_compiled = backend.compile_failure(error)
@@ -243,4 +244,4 @@ def _failure(error: BaseException, guard: OperatorGuard, backend: Backend) -> Ca
         return not_compiled
     if "CUDA error" in str(error) or "Triton Error [CUDA]" in str(error):
         return device_failure(describe(error))
-    return CandidateError("runtime_error", "exception", describe(error))
+    return CandidateError("runtime_error", ErrorCategory.EXCEPTION, describe(error))

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.session import MAX_CALLS, PreparedRound, Round, RoundRequest
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.gate import QUEUE
@@ -204,13 +205,17 @@ class Timer:
         request = replace(self._request(gated), profiled=True, timed=gated)
         _, made = self._checked(count if gated else min(count, 4), request)
         if made.gave_up:
-            raise UnreliableTimingError("clock_disagreement", "a profiled round did not get into the device's queue")
+            raise UnreliableTimingError(
+                ErrorCategory.CLOCK_DISAGREEMENT, "a profiled round did not get into the device's queue"
+            )
 
     def _serial_s(self) -> float:
         """Have a round's calls made one by one; returns the seconds of one."""
         _, made = self._checked(self.plan.serial_calls, replace(self._request(True), serial=True))
         if made.gave_up:
-            raise UnreliableTimingError("clock_disagreement", "calls one by one did not get into the device's queue")
+            raise UnreliableTimingError(
+                ErrorCategory.CLOCK_DISAGREEMENT, "calls one by one did not get into the device's queue"
+            )
         return median(made.serial_s) - self.plan.overheads.serial_s
 
     def _first_round(self) -> tuple[bool, int]:
@@ -272,11 +277,13 @@ class Timer:
         Outputs are checked before the clock: calls that took no time because they did nothing are wrong.
         """
         if made.gave_up:
-            raise UnreliableTimingError("clock_disagreement", "a round's calls did not get into the device's queue")
+            raise UnreliableTimingError(
+                ErrorCategory.CLOCK_DISAGREEMENT, "a round's calls did not get into the device's queue"
+            )
         self.device.check(made, calls)
         if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
-            raise UnreliableTimingError("clock_disagreement", message)
+            raise UnreliableTimingError(ErrorCategory.CLOCK_DISAGREEMENT, message)
         return (made.host_s - overhead.host_s + overhead.late_s(made)) / calls.count
 
     def _overhead(self, gated: bool) -> Overhead:

@@ -1,0 +1,181 @@
+"""CPU worker: the checks that a candidate has to pass at given sizes, in order.
+
+The oracle runs while the candidate works on a trial. Reduced leading sizes alternate between trials: the correctness
+runs then also cover a second shape and measure how traffic grows with the size.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels_eval.checks import Check
+from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.outputs import Expected
+from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
+from kernels_eval.cost.launch import Launch
+from kernels_eval.cpu.device_limits import check_limits
+from kernels_eval.cpu.full_size import FullSize, SeenProgram
+from kernels_eval.cpu.neighbours import run_with_neighbours
+from kernels_eval.cpu.output_checks import check_dependence
+from kernels_eval.cpu.reliance import relied_upon
+from kernels_eval.cpu.repeated_calls import RepeatedCalls
+from kernels_eval.cpu.session import Session
+from kernels_eval.cpu.size_schedule import Sizes, size_of
+from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import Reference
+from kernels_eval.trace.schema import TraceAnswer
+
+
+@dataclass
+class Trials:
+    """Trials of one candidate: what they need, and what the checks have found so far."""
+
+    session: Session
+    reference: Reference
+    kernel_source: str
+    config: JudgeConfig
+    seed: SecretSeed
+    sizes: Sizes
+    """Reduced leading sizes of the trials by turns; () for the full size."""
+    errors: Errors = field(default_factory=Errors)
+    is_compiled: bool = False
+    """ModelNew was built."""
+    programs: list[Traced] = field(default_factory=list[Traced])
+    """Programs of the trials, in order."""
+    counted: dict[int | None, list[Launch]] = field(default_factory=dict[int | None, list[Launch]])
+    """Launches as counted in the first trial of each leading size; None: the full size."""
+    seconds: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """CPU time of each trial: of the candidate's kernels, of the reference."""
+    full: FullSize | None = None
+    """Programs at the full size, where the trials are smaller."""
+    larger: Sizes | None = None
+    """Sizes to judge at, because those of the trials are not representative; None: they are."""
+    estimated: list[Launch] = field(default_factory=list[Launch])
+    """Launches at the full size as the trials let one expect, where the trials are smaller."""
+    warnings: tuple[str, ...] = ()
+    _drawn: list[list[Any]] = field(default_factory=list[list[Any]])
+    _last: tuple[list[Any], Expected] | None = None
+    """Inputs and results of the last trial."""
+
+    def __post_init__(self) -> None:
+        self.repeats = RepeatedCalls(self.session, self.reference, size_of(self.sizes, 0), self.seed)
+
+    @property
+    def is_strict(self) -> bool:
+        """The candidate's own kernels have to compute everything."""
+        return self.config.policy == "strict"
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the trials. A single one is not drawn from the problem's own distribution, whose number is 0."""
+        trials = self.config.trials
+        if self.sizes:
+            trials = max(trials, 2)
+        elif self.reference.can_be_reduced:
+            trials = 1
+        first = 0 if trials > 1 else 1
+        return range(first, first + trials)
+
+    def check_loads(self) -> None:
+        """Load the source, set the weights, and request the programs of all calls that are made for certain."""
+        session, reference, seed = self.session, self.reference, self.seed
+        session.load(self.kernel_source, reference.arguments, reference.weight_seed)
+        self._drawn = [
+            reference.draw(size_of(self.sizes, number), number, seed, own=number == 0) for number in self.numbers
+        ]
+        state = session.ready()
+        self.is_compiled = True
+        session.set_weights(reference.weights_for(state, lambda: self._drawn[0]))
+        for inputs in self._drawn:
+            session.ask(inputs, has_values=True)
+        self.repeats.ask()
+        if self.sizes:
+            session.ask(reference.full_forms, has_values=False)
+
+    def check_trials(self) -> None:
+        """Compare each trial with the oracle. The oracle of the next one runs while the candidate's kernels do."""
+        coming = iter(
+            self.reference.with_expected(values, size_of(self.sizes, number), number, self.seed)
+            for number, values in zip(self.numbers, self._drawn, strict=True)
+        )
+        following = next(coming, None)
+        while following is not None:
+            inputs, expected = self._last = following
+            traced = start(self.session, inputs)
+            began = time.process_time()
+            following = next(coming, None)
+            reference_s = time.process_time() - began
+            launches = self._finish(traced.trace, expected)
+            self.seconds.append((self.session.cpu_s, reference_s))
+            self.counted.setdefault(size_of(self.sizes, len(self.programs)), launches)
+            self.programs.append(traced)
+
+    def check_repeated_calls(self) -> None:
+        """Run calls again whose program differs from the one that passed, or whose kernels could keep results."""
+        first = self.programs[0]
+        for call in sensible(lambda: self.repeats.reruns(first.fingerprint, first.trace)):
+            again = self.repeats.start(call)
+            self._finish(again.trace, again.expected)
+
+    def check_dependence(self) -> None:
+        """Under the policy `mixed`, compare a call whose kernels' values are replaced by random ones."""
+        if not self.is_strict and (scrambled := self.repeats.start_scrambled()) is not None:
+            answer, content = self.session.executed(bytes_of(scrambled.expected))
+            check_dependence(scrambled.trace, answer, content, scrambled.expected)
+
+    def look_at_full_size(self) -> None:
+        """Trace the full size, where the trials are smaller, and find out whether they are representative of it."""
+        if self.sizes:
+            both = [SeenProgram(made.trace, size) for made, size in zip(self.programs, self.sizes, strict=False)]
+            full = self.full = sensible(lambda: FullSize(self.session, self.reference, *both))
+            self.larger = sensible(lambda: full.other_sizes(self.seed))
+
+    def check_neighbours(self) -> None:
+        """Make one more trial at a size at which programs have neighbours, if they had none."""
+        if self.full is not None and self.larger is None:
+            spent_s = sum(self.seconds[1])
+            run_with_neighbours(self.session, self.reference, self.full, self.seed, self.errors, spent_s)
+
+    def check_after_reading(self) -> None:
+        """Call host code that reads values again, on inputs that read the same."""
+        if self.session.has_read:
+            for call in self.repeats.with_values():
+                self._finish(call.trace, call.expected)
+
+    def look_at_reliance(self) -> None:
+        """Look for what the result relies on and Triton does not promise: a warning. The session's last call."""
+        assert self._last is not None
+        self.warnings = relied_upon(self.session, *self._last, self.is_strict)
+
+    def check_limits(self) -> None:
+        """Compare the launches at the full size, where it could be traced, with what the targets can run."""
+        targets = self.config.targets
+        if not self.sizes:
+            check_limits(self.counted[None], targets)
+        elif self.full is not None and self.full.trace is not None:
+            small, large = (self.counted[size] for size in self.sizes)
+            full_size, exact = self.reference.full_size or self.sizes[1], self.full.launches
+            self.estimated = extrapolate(small, large, *self.sizes, full_size, exact, self.full.given_bytes)
+            check_limits(exact, targets, list(zip(small, large, self.estimated, strict=False)))
+
+    def launches_at_full_size(self) -> list[Launch]:
+        """Return the launches of a call at the full size: counted there, or estimated over its true grids."""
+        return with_full_grids(self.estimated, self.full.launches) if self.full is not None else self.counted[None]
+
+    def _finish(self, trace: TraceAnswer, expected: Expected) -> list[Launch]:
+        return finish(self.session, trace, expected, self.is_strict, self.errors)
+
+
+CHECKS: tuple[Check[Trials], ...] = (
+    Check("loads, and its ModelNew takes the reference's weights", Trials.check_loads),
+    Check("agrees with the oracle on every trial", Trials.check_trials),
+    Check("agrees when it is called again, however often before", Trials.check_repeated_calls),
+    Check("depends on what its kernels compute (policy `mixed`)", Trials.check_dependence),
+    Check("traces at the problem's own size", Trials.look_at_full_size),
+    Check("agrees where its programs have neighbours", Trials.check_neighbours),
+    Check("agrees on other inputs that read the same", Trials.check_after_reading),
+    Check("relies on what Triton promises, else there is a warning", Trials.look_at_reliance),
+    Check("fits every target", Trials.check_limits),
+)
+"""In this order."""

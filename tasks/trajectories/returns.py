@@ -10,6 +10,7 @@ CREDIT = Door(
     "credit",
     {
         "return": f"{__name__}:turn_returns",
+        "carried": f"{__name__}:carried_returns",
         "final": f"{__name__}:final_returns",
         "improvement": f"{__name__}:improvement_returns",
         # Compared with other answers to the same kernel (tasks.trajectories.groups.question).
@@ -19,6 +20,8 @@ CREDIT = Door(
 )
 Credit = Annotated[str, CREDIT]
 """Value of a turn (`update.credit`): `return` is stored with it, the others are computed when it is trained on."""
+CARRIED_DISCOUNT = 0.4
+"""Default of `update.credit_discount`: Kevin's discount from turn to turn."""
 _OWN_SHARE = 0.3
 """Share of a turn's own reward in the credit `final`; the rest is the episode's last reward."""
 
@@ -39,6 +42,26 @@ def turn_returns(rewards: Sequence[float | None], gamma: float) -> list[float | 
         following = reward + gamma * following
         returns.append(following)
     return returns[::-1]
+
+
+def carried_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """Return (1 − γ)·Σ_{t ≤ i < T} γ^(i−t)·r_i + γ^(T−t)·r_T for each turn t, T being the last turn with a reward.
+
+    The last reward is carried on to the turns that were not played: this is the mean of r_t, r_{t+1}, …, r_T, r_T, …
+    without end, weighted by γ^(i−t). So an episode that ends early with a kernel is worth as much as one that holds
+    this kernel to its limit, and a better kernel is never worth less. `turn_returns` sums the played turns alone: with
+    γ = 0.4 a reward of 1.0 held for three turns sums to 1.56, one of 1.3 that ends the episode to 1.30.
+    A turn without a reward has None.
+    """
+    values: list[float | None] = []
+    following: float | None = None
+    for reward in reversed(rewards):
+        if reward is None:
+            values.append(None)
+            continue
+        following = reward if following is None else (1 - discount) * reward + discount * following
+        values.append(following)
+    return values[::-1]
 
 
 def final_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:

@@ -6,7 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 from tasks.training.config import Beta, EngineConfig, LoraConfig
-from tasks.trajectories.returns import Credit
+from tasks.trajectories.returns import CARRIED_DISCOUNT, Credit
 from tasks.update.doors import ADVANTAGE, CORRECTION, KL_ESTIMATOR, POLICY_LOSS, Estimator
 
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
@@ -53,14 +53,15 @@ class UpdateConfig(EngineConfig):
     """`turn_*`: a return and a baseline for each turn. `grpo`, `dr_grpo`, `rloo`: the trajectory's return
     for all of its turns. `reinforce_pp` needs no groups; `gae` trains a critic (PPO). Or an estimator of your own:
     `my_estimators:median` (docs/doors.md)."""
-    credit: Credit = "return"
-    """Value of a turn. `return`: discounted rewards from it on, as they are stored. `final`: 0.3 of its own reward and
-    0.7 of the last one, discounted by the turns between. `improvement`: what it added to the best reward before it,
-    and, discounted, what later turns added. `counterfactual`: the same, compared after the first turn with what others
-    made of the same kernel alone (`rollout.samples_per_kernel`). Or a function of your own: `my_credits:last`
-    (docs/doors.md)."""
-    credit_discount: float = Field(default=0.9, ge=0, le=1)
-    """Discount from turn to turn of every credit but `return`."""
+    credit: Credit = "carried"
+    """Value of a turn. `carried`: discounted mean of the rewards from it on, the last one carried on to the turns that
+    were not needed: a better kernel is never worth less. `return`: discounted sum of the played turns' rewards, as they
+    are stored; an early end costs the turns that it saves. `final`: 0.3 of its own reward and 0.7 of the last one,
+    discounted by the turns between. `improvement`: what it added to the best reward before it, and, discounted, what
+    later turns added. `counterfactual`: the same, compared after the first turn with what others made of the same
+    kernel alone (`rollout.samples_per_kernel`). Or a function of your own: `my_credits:last` (docs/doors.md)."""
+    credit_discount: float = Field(default=CARRIED_DISCOUNT, ge=0, le=1)
+    """Discount from turn to turn of every credit but `return`, whose own is `rollout.episode.gamma`."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
     gae_lambda: float = Field(default=1.0, ge=0, le=1)

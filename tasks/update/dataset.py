@@ -142,11 +142,10 @@ def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:
     """Raise InputError, naming the column and the row, where turns cannot be trained on."""
     if turns.is_empty():
         raise InputError("turns: expected at least one turn that the judge could evaluate, found none")
-    column = turns["return"]
-    _refuse(turns, column.is_null() | column.is_nan() | column.is_infinite(), "return", "a finite number")
     for name in ("reward", "response_logprobs", "prompt_token_ids", "response_token_ids"):
         _refuse(turns, turns[name].is_null(), name, "a value")
-    _refuse(turns, ~turns["reward"].is_finite(), "reward", "a finite number")
+    for name in ("reward", "return"):  # a return that is made from rewards has their faults
+        _refuse(turns, ~turns[name].is_finite(), name, "a finite number")
     for name in ("prompt_token_ids", "response_token_ids"):
         _refuse(turns, turns[name].list.len() == 0, name, "at least one token")
         outside = (turns[name].list.min() < 0) | (turns[name].list.max() >= vocabulary)

@@ -28,25 +28,28 @@ def direction(interval: list[float] | None) -> str:
 _NAMES = {
     "correct": ("Correct", "the last turn's kernel computes the right values"),
     "compiled": ("Compiled", "the last turn's kernel compiles"),
-    "mean_return": ("Mean return", "discounted rewards of an attempt: what RL maximises"),
-    "mean_reward": ("Mean final reward", "reward of the last turn, 0 to 2.3 by default"),
+    "mean_return": ("Mean return", "sum of an attempt's rewards, discounted: an early end costs the turns it saves"),
+    "first_reward": ("Reward: first turn", "before any verdict was seen"),
+    "mean_reward": ("Reward: final turn", "0 to 2.3 by default"),
     "geomean_speedup": ("Speedup", "over eager, geometric mean of correct kernels"),
     "mean_turns": ("Turns", "used until success or the limit"),
     "added_correct": ("Correct: later turns", "what turns after the first added"),
     "added_reward": ("Final reward: later turns", "what turns after the first added"),
+    "first_correct": ("Correct: first turn", "before any verdict was seen"),
     "best_correct": ("Correct: best turn", "a correct kernel on any turn"),
     "best_reward": ("Reward: best turn", "for who keeps the best kernel of a conversation"),
     "distinct_answers": ("Distinct first answers", "to one problem, of its samples"),
     "answer_nats": ("−ln p of first answers", "mean, in nats; of sampled answers their entropy"),
 }
-_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward", "added_reward", "best_reward")
+_REWARDS = ("mean_return", "first_reward", "mean_reward", "best_reward", "added_reward")
+_TIMED = ("fast_", "geomean_speedup", *_REWARDS)
 _SAME_AS_CORRECT = ("fast_0", "pass_1")
 _NEUTRAL = ("mean_turns", "distinct_answers", "answer_nats")
 """Figures of which more is neither good nor bad by itself. Their differences are drawn on a scale for each."""
-_PLAIN = ("mean_return", "mean_reward", "geomean_speedup", "added_reward", "best_reward", *_NEUTRAL)
+_PLAIN = (*_REWARDS, "geomean_speedup", *_NEUTRAL)
 _ORDERED = (
-    "correct", "fast_", "pass_", "mean_return", "mean_reward", "geomean_speedup", "compiled", "mean_turns",
-    "added_", "best_", "distinct_answers", "answer_nats",
+    "correct", "fast_", "pass_", *_REWARDS, "geomean_speedup", "compiled", "mean_turns",
+    "first_correct", "best_correct", "added_correct", "distinct_answers", "answer_nats",
 )  # fmt: skip
 
 

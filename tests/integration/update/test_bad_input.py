@@ -21,7 +21,7 @@ from tests.integration.update.requested import update_policy
 
 Row = dict[str, Any]
 MakePolicy = Callable[..., CheckpointRef]
-BASE = UpdateConfig(optimizer_steps=1, threads_per_rank=1, kl_coefficient=0.0, learning_rate=1e-3)
+BASE = UpdateConfig(credit="return", optimizer_steps=1, threads_per_rank=1, kl_coefficient=0.0, learning_rate=1e-3)
 
 
 def set_first(column: str, value: Any) -> Callable[[list[Row]], None]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.trajectories.returns import credited, final_returns, improvement_returns, turn_returns
+from tasks.trajectories.returns import carried_returns, credited, final_returns, improvement_returns, turn_returns
 
 REWARD = st.floats(0, 2.3)
 
@@ -63,7 +63,38 @@ def test_keeping_the_best_adds_nothing_and_losing_it_costs() -> None:
     assert improvement_returns([1.0, 0.0, 1.5], 0.0) == pytest.approx([1.0, -1.0, 0.5])
 
 
-@pytest.mark.parametrize("credit", ["return", "final", "improvement"])
+@given(st.lists(REWARD, min_size=1, max_size=5), st.floats(0, 1))
+def test_an_early_end_is_worth_as_much_as_holding_the_kernel(rewards: list[float], discount: float) -> None:
+    held = [*rewards, *[rewards[-1]] * 3]
+    assert carried_returns(held, discount)[: len(rewards)] == pytest.approx(carried_returns(rewards, discount))
+
+
+def ended(rewards: list[float], turns: int = 3, success: float = 1.3) -> list[float]:
+    """Return the rewards of the turns that are played: the last kernel is held until success or the limit."""
+    held = [*rewards, *[rewards[-1]] * (turns - len(rewards))]
+    return held[: next((turn + 1 for turn, reward in enumerate(held) if reward >= success), turns)]
+
+
+@given(st.lists(st.floats(0, 1.29), max_size=2), REWARD, REWARD, st.floats(0, 1))
+def test_a_better_kernel_never_has_a_lower_return(
+    before: list[float], one: float, other: float, discount: float
+) -> None:
+    worse, better = sorted((one, other))
+    lower = carried_returns(ended([*before, worse]), discount)
+    higher = carried_returns(ended([*before, better]), discount)
+    for turn in range(len(before) + 1):
+        assert (higher[turn] or 0.0) >= (lower[turn] or 0.0) - 1e-12
+
+
+def test_the_sum_of_played_turns_prefers_the_slower_kernel() -> None:
+    slower, faster = ended([1.0]), ended([1.3])
+    assert turn_returns(slower, 0.4)[0] == pytest.approx(1.56)
+    assert turn_returns(faster, 0.4)[0] == pytest.approx(1.3)
+    assert carried_returns(slower, 0.4)[0] == pytest.approx(1.0)
+    assert carried_returns(faster, 0.4)[0] == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("credit", ["return", "carried", "final", "improvement"])
 @given(known=st.lists(REWARD, max_size=5), discount=st.floats(0, 1))
 def test_every_credit_knows_nothing_of_a_fault(credit: Any, known: list[float], discount: float) -> None:
     assert credited([*known, None], credit, discount) == [*credited(known, credit, discount), None]

@@ -25,6 +25,7 @@ UPDATE_FIGURES = (
     "tokens_per_s",
 )
 """Columns of `metrics.parquet` whose means over the optimizer steps are shown."""
+_GROUP_COUNTS = ("groups_used", "groups_single", "groups_constant")
 EVALUATION_FIGURES = ("mean_return", "mean_reward", "compiled", "correct", "fast_1", "fast_2", SPEEDUP, "mean_turns")
 """Figures of `evaluation.json` that are shown, each with its interval."""
 
@@ -60,9 +61,16 @@ def rollout_figures(batch: TrajectoryBatchRef) -> dict[str, Any]:
 
 
 def update_figures(checkpoint: ArtifactRef) -> dict[str, float | None]:
-    """Return the mean of each of UPDATE_FIGURES over the optimizer steps; those that the update has."""
+    """Return the mean of each of UPDATE_FIGURES over the optimizer steps; those that the update has.
+
+    `constant_groups`: share of the groups whose samples all earned the same.
+    """
     metrics = training_metrics(checkpoint)
-    return {name: _mean(metrics.get_column(name)) for name in UPDATE_FIGURES if name in metrics.columns}
+    figures = {name: _mean(metrics.get_column(name)) for name in UPDATE_FIGURES if name in metrics.columns}
+    if metrics.is_empty() or not {*_GROUP_COUNTS} <= {*metrics.columns}:
+        return figures
+    used, single, constant = metrics.select(_GROUP_COUNTS).row(0)
+    return {**figures, "constant_groups": constant / max(used + single + constant, 1)}
 
 
 def evaluation_figures(evaluation: EvaluationRef) -> dict[str, Any]:

@@ -52,6 +52,9 @@ class SftDataConfig(FrozenModel):
     """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
     compositions: int = Field(default=800, ge=1)
     """Distinct operator sequences in the generated corpus; none of them is in the held-out set."""
+    levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = ()
+    """Levels of these operator sequences; none: `problems.levels`. With `[1, 2]` RL has to find the kernels of blocks,
+    which SFT never shows."""
     styles_per_composition: int = Field(default=2, ge=1, le=8)
     """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes. In CUDA C++:
     naive, coalesced, float4, shared memory, warp shuffles, grid-stride and a kernel per step, where they suit."""

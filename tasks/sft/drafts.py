@@ -80,7 +80,8 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
     generator = random.Random(f"corpus-{seed}")
     drafts: list[Draft] = []
     # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
-    for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed + _CORPUS_SEED):
+    apart = problems.seed + _CORPUS_SEED
+    for composition in draw_training_compositions(problems, config.compositions, apart, config.levels):
         styles = corpus.language.styles(composition)
         for style in generator.sample(styles, min(config.styles_per_composition, len(styles))):
             mistakes = _mistakes(composition, config.bug_probability, generator)

@@ -1,4 +1,4 @@
-"""Signs that a policy collapses, from the figures of a run: KL, entropy, reward."""
+"""Signs that a policy collapses, from the figures of a run: KL, entropy, groups without a gradient, reward."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +37,12 @@ def signs_of_collapse(lines: Sequence[FigureLine], limits: CollapseConfig) -> li
         signs.append(
             f"{_found('entropy', entropies[-1])} after {entropies[0][1]:.3g} in the first update, "
             f"less than tracking.collapse.entropy {limits.entropy:g} of it"
+        )
+    constant = _series(lines, "update", "constant_groups")
+    if limits.constant_groups is not None and constant and constant[-1][1] > limits.constant_groups:
+        signs.append(
+            f"{_found('share of groups without a gradient', constant[-1])}, "
+            f"above tracking.collapse.constant_groups {limits.constant_groups:g}"
         )
     best = max((value for _, value in rewards), default=0.0)
     if limits.reward is not None and best > 0 and rewards[-1][1] < min(limits.reward * best, best - _SMALLEST_FALL):

@@ -12,8 +12,10 @@ class CollapseConfig(FrozenModel):
 
     kl: float | None = Field(default=0.5, gt=0)
     """Mean KL to the reference policy, nats a response token (`update.kl_coefficient` above 0)."""
-    entropy: float | None = Field(default=0.1, gt=0, lt=1)
+    entropy: float | None = Field(default=0.6, gt=0, lt=1)
     """Entropy, as a share of that in the first update."""
+    constant_groups: float | None = Field(default=0.5, gt=0, lt=1)
+    """Share of an update's groups whose samples all earn the same, so that none of them teaches anything."""
     reward: float | None = Field(default=0.5, gt=0, lt=1)
     """Mean reward of a training batch, as a share of the highest so far."""
     stop: bool = False

@@ -72,8 +72,10 @@ def harder_compositions(config: ProblemsConfig) -> dict[Tier, list[Composition]]
     return found
 
 
-def draw_training_compositions(config: ProblemsConfig, count: int, seed: int) -> list[Composition]:
-    """Return `count` distinct compositions, of which no part is held out.
+def draw_training_compositions(
+    config: ProblemsConfig, count: int, seed: int, levels: Sequence[int] = ()
+) -> list[Composition]:
+    """Return `count` distinct compositions, of which no part is held out; of `levels`, by default of `config.levels`.
 
     Single operators are few: where a level has no more of them, the other levels fill up.
     """
@@ -83,7 +85,7 @@ def draw_training_compositions(config: ProblemsConfig, count: int, seed: int) ->
     def is_allowed(drawn: Composition) -> bool:
         return not _has_reserved_pair(drawn, config.seed) and excluded.isdisjoint(drawn.parts)
 
-    return list(_distinct(config, count, _drawn(config.levels, random.Random(f"train-{seed}")), is_allowed))
+    return list(_distinct(config, count, _drawn(levels or config.levels, random.Random(f"train-{seed}")), is_allowed))
 
 
 def draw_shape(

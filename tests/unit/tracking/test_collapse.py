@@ -10,7 +10,8 @@ from tasks.tracking.config import CollapseConfig
 from tasks.tracking.figures import FigureLine, append_line, new_line
 
 LIMITS = CollapseConfig()
-GOOD: dict[str, Any] = {"kl": 0.05, "entropy": 0.2, "mean_reward": 1.0}
+UPDATED = ("kl", "entropy", "constant_groups")
+GOOD: dict[str, Any] = {"kl": 0.05, "entropy": 0.2, "constant_groups": 0.2, "mean_reward": 1.0}
 
 
 def run_of(*iterations: dict[str, Any]) -> list[FigureLine]:
@@ -19,7 +20,7 @@ def run_of(*iterations: dict[str, Any]) -> list[FigureLine]:
     for number, changed in enumerate(iterations):
         figures = GOOD | changed
         lines.append(new_line(number, "rollout", f"r{number}", {"mean_reward": figures["mean_reward"]}))
-        lines.append(new_line(number, "update", f"u{number}", {key: figures[key] for key in ("kl", "entropy")}))
+        lines.append(new_line(number, "update", f"u{number}", {key: figures[key] for key in UPDATED}))
     return lines
 
 
@@ -29,7 +30,11 @@ def run_of(*iterations: dict[str, Any]) -> list[FigureLine]:
         ([{}, {"kl": 0.6}], "iteration 1: KL to the reference 0.6 nats a token, above tracking.collapse.kl 0.5"),
         (
             [{}, {"entropy": 0.01}],
-            "iteration 1: entropy 0.01 after 0.2 in the first update, less than tracking.collapse.entropy 0.1 of it",
+            "iteration 1: entropy 0.01 after 0.2 in the first update, less than tracking.collapse.entropy 0.6 of it",
+        ),
+        (
+            [{}, {"constant_groups": 0.55}],
+            "iteration 1: share of groups without a gradient 0.55, above tracking.collapse.constant_groups 0.5",
         ),
         (
             [{}, {"mean_reward": 1.4}, {"mean_reward": 0.6}],
@@ -59,9 +64,10 @@ def test_no_sign(iterations: list[dict[str, Any]]) -> None:
 
 
 def test_limits_that_are_none_are_not_looked_at() -> None:
-    lines = run_of({}, {"kl": 9.0, "entropy": 0.0, "mean_reward": 0.1})
-    assert len(signs_of_collapse(lines, LIMITS)) == 3
-    assert signs_of_collapse(lines, CollapseConfig(kl=None, entropy=None, reward=None)) == []
+    lines = run_of({}, {"kl": 9.0, "entropy": 0.0, "constant_groups": 0.9, "mean_reward": 0.1})
+    assert len(signs_of_collapse(lines, LIMITS)) == 4
+    unlimited = CollapseConfig(kl=None, entropy=None, constant_groups=None, reward=None)
+    assert signs_of_collapse(lines, unlimited) == []
 
 
 def test_a_run_ends_only_where_it_is_to(tmp_path: Path) -> None:

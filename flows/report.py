@@ -54,6 +54,7 @@ def _report_inputs(run: Run) -> ReportInputs:
         problems=state.problems,
         sft_data=None if run.config.sft.is_left_out else state.sft_data,
         sft=state.policies[0],
+        repair_pairs=state.repair_pairs,
         joint_batch=state.joint_batch,
         joint_pairs=state.joint_pairs,
         iterations=tuple(

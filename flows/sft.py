@@ -14,14 +14,23 @@ from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
 from tasks.pipeline.store import read_metadata
-from tasks.rollout.task import play_conversations
-from tasks.sft.config import JointConfig
-from tasks.sft.task import adopt_policy, fine_tune, fine_tune_jointly, make_joint_pairs, make_sft_data
+from tasks.rollout.task import answer_once, play_conversations
+from tasks.sft.task import (
+    adopt_policy,
+    fine_tune,
+    fine_tune_jointly,
+    fine_tune_on_repairs,
+    make_joint_pairs,
+    make_repair_pairs,
+    make_sft_data,
+)
 from tasks.sft.untrained import start_servers_beside_sft
 from tasks.validation.task import check_sft_data
 
 TrainFurther = Callable[[CheckpointRef, ModelConfig, tuple[str, ...], str], CheckpointRef]
 """Training of one policy: given it, its model's settings, its roles (none: all), and the end of the stage's label."""
+_REPAIRS_SEED = 3_000_017
+"""Added to the run's seed for the answers that repairs start from."""
 _JOINT_SEED = 2_000_003
 """Added to the run's seed for the joint epoch, whose problems are drawn apart from the first iteration's."""
 
@@ -54,7 +63,38 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     if rolls_out_next and run.state.newest_policy is None and is_one_shape:
         start_servers_beside_sft(data, config.model, config.rollout, config.update.engine, agents)
     policy = _for_each_agent(run, data)
+    if config.sft.repairs.problems:
+        policy = _after_repairs(run, problems, data, policy)
     return run.add_policy(_after_joint_epoch(run, problems, policy) if config.sft.joint.problems else policy)
+
+
+def _after_repairs(run: Run, problems: ProblemSetRef, corpus: SftDataRef, policy: CheckpointRef) -> CheckpointRef:
+    """Return the policy, or the team, after more SFT on repairs of its own failures."""
+    config, repairs, place = run.config, run.config.sft.repairs, run.config.rollout.judging_place
+    episode, seed = config.rollout.episode, config.seed + _REPAIRS_SEED
+    drawn = {
+        "problems_per_iteration": repairs.problems,
+        "samples_per_problem": repairs.samples_per_problem,
+        "samples_per_kernel": 1,
+        "episode": episode.model_copy(update={"task": "kernelbench"}),  # a single turn
+    }
+    rollout = config.rollout.model_copy(update=drawn)
+    batch = answer_once(run.workspace, policy, problems, rollout, run.judge, seed=seed)
+    data = make_repair_pairs(run.workspace, batch, problems, corpus, repairs, episode, run.judge, place, seed)
+    run.record(repair_batch=batch, repair_pairs=data)
+    if not data.pairs:
+        message = "repairs: no answer could be improved upon; the policy stays as SFT left it"
+        run.workspace.tell(lambda listener: listener.warned(message))
+        return policy
+    taught = set(read_metadata(data.path)["roles"])
+    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of repairs")
+
+    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
+        settings, engine = config.sft.of_repairs(), config.update.engine
+        workspace, seed = run.workspace, config.seed
+        return fine_tune_on_repairs(workspace, data, model, settings, engine, seed, initial, roles=roles, of=of)
+
+    return trained_further(run, policy, train, taught, of=", after repairs" if config.sft.joint.problems else "")
 
 
 def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
@@ -126,7 +166,9 @@ def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
         for owner, roles in owners(agents).items():
             model = model_of(config, owner)
             members[owner] = _first_policy(run, data if roles else None, model, roles, f" of the {owner}")
-    of = ", before the joint epoch" if config.sft.joint.problems and data is not None else ""
+    stages = (("repairs", config.sft.repairs.problems), ("the joint epoch", config.sft.joint.problems))
+    later = next((stage for stage, problems in stages if problems), None)
+    of = f", before {later}" if later and data is not None else ""
     return form_team(run.workspace, members, weight_version=0, of=of)
 
 
@@ -137,7 +179,7 @@ def _first_policy(
     config = run.config
     if data is None:
         return adopt_policy(run.workspace, model, of=of)
-    settings = config.sft.model_copy(update={"joint": JointConfig()})  # of a later stage
+    settings = config.sft.of_first_policy()
     return fine_tune(run.workspace, data, model, settings, config.update.engine, config.seed, roles=roles, of=of)
 
 

@@ -33,7 +33,7 @@ def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
 def _fine_tuned_further(run: Run, data: SftDataRef, steps: int) -> CheckpointRef:
     """Return policy 0 after so many steps more; of a team, each agent that is trained after so many."""
     config, first = run.config, run.state.policies[0]
-    longer = config.sft.model_copy(update={"steps": steps, "epochs": None, "early_stop": None})
+    longer = config.sft.of_first_policy().model_copy(update={"steps": steps, "epochs": None, "early_stop": None})
 
     def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
         engine, seed = config.update.engine, config.seed

@@ -235,8 +235,8 @@ def sft_job(config: RunConfig, shape: Shape) -> TrainingJob:
 
 
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
-    """Return the bytes that policies leave on disk: the first one, the one before a joint epoch, and those of the
-    iterations (tasks.training.retention).
+    """Return the bytes that policies leave on disk: the first one, those before repairs and before a joint epoch, and
+    those of the iterations (tasks.training.retention).
     """
     weights, optimizer = _published_bytes(config, training_job(config, shape))
     count, interval, weights_interval = (
@@ -246,7 +246,7 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
     )
     kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
     whole = min(-(-count // interval), kept)
-    first = 2 if config.sft.joint.problems else 1
+    first = 1 + (config.sft.repairs.problems > 0) + (config.sft.joint.problems > 0)
     return config.policies * ((first + kept) * weights + whole * optimizer)
 
 

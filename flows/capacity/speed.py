@@ -131,7 +131,8 @@ def describe(config: RunConfig) -> list[str]:
         f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
         f"SFT: left out, RL starts from {model}"
         if sft.is_left_out
-        else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step{_joint(config)}",
+        else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step"
+        f"{_repairs(config)}{_joint(config)}",
         f"held-out evaluation: {counted(_heldout(config), 'problem')} × "
         f"{counted(evaluation.samples_per_problem, 'sample')}" + (" and a greedy one" if evaluation.greedy else ""),
     ]
@@ -150,6 +151,14 @@ def describe(config: RunConfig) -> list[str]:
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
     return [*lines, "report"]
+
+
+def _repairs(config: RunConfig) -> str:
+    repairs = config.sft.repairs
+    if not repairs.problems:
+        return ""
+    answers = f"{counted(repairs.problems, 'training problem')} × {counted(repairs.samples_per_problem, 'answer')}"
+    return f"; then {answers}, and SFT on repairs of the failures"
 
 
 def _joint(config: RunConfig) -> str:
@@ -235,6 +244,7 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     # Half of the greedy answers' kernels were sampled too, and are not judged again.
     greedy = _heldout(config) * evaluation.greedy * (generation + trajectory) / 2
     trajectories = rollout.problems_per_iteration * rollout.samples_per_problem
+    repairs = config.sft.repairs.problems * config.sft.repairs.samples_per_problem
     joint = config.sft.joint.problems * config.sft.joint.samples_per_problem
     update = trajectories * turns * RATES.update_s * scale + RATES.checks_s
     rl = config.iterations * (trajectories * trajectory + update)
@@ -243,6 +253,7 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     return [
         StageTime("SFT data", corpus),
         StageTime("SFT", sft, config.policies),
+        StageTime("rollout for repairs", repairs * trajectory / turns, int(repairs > 0)),
         StageTime("rollout for the joint epoch", joint * trajectory, int(joint > 0)),
         StageTime("held-out rollout", heldout, policies),
         StageTime(_GREEDY, greedy, policies),

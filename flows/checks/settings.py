@@ -68,7 +68,12 @@ def check_problems(config: RunConfig) -> None:
         return
     if config.problems.is_generated and config.problems.heldout_source is None:
         raise InputError("problems.train: found 0, expected 1 or more of the generated suite")
-    for name, wanted in (("iterations", config.iterations), ("sft.joint.problems", config.sft.joint.problems)):
+    sft = config.sft
+    for name, wanted in (
+        ("iterations", config.iterations),
+        ("sft.repairs.problems", sft.repairs.problems),
+        ("sft.joint.problems", sft.joint.problems),
+    ):
         if wanted:
             raise InputError(f"problems.train: found 0, with {name} = {wanted}; expected 1 or more, or {name} = 0")
 
@@ -114,10 +119,9 @@ def check_given_policy(config: RunConfig) -> None:
         )
     if config.control:
         raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
-    if config.sft.joint.problems:
-        raise InputError(
-            f"sft.joint.problems: found {config.sft.joint.problems}, expected 0 without SFT (sft.steps: 0)"
-        )
+    for name, found in (("repairs", config.sft.repairs.problems), ("joint", config.sft.joint.problems)):
+        if found:
+            raise InputError(f"sft.{name}.problems: found {found}, expected 0 without SFT (sft.steps: 0)")
 
 
 def check_shared_base(config: RunConfig) -> None:

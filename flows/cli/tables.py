@@ -191,7 +191,8 @@ def _overview(figures: dict[str, Any]) -> Table:
 
 def _per_turn(figures: dict[str, Any]) -> Table:
     table = _numbers_table(
-        "by turn", ("turn", "turns", "mean reward", "correct", "compiled", "change of reward", "speedup")
+        "by turn",
+        ("turn", "turns", "mean reward", "correct", "compiled", "change of reward", "repair − fresh", "speedup"),
     )
     for row in figures["per_turn"]:
         table.add_row(
@@ -201,6 +202,7 @@ def _per_turn(figures: dict[str, Any]) -> Table:
             _percent(row["success_rate"]),
             _percent(row["compiled_rate"]),
             "–" if row["progression"] is None else f"{row['progression']:+.4f}",
+            "–" if row["repair_gain"] is None else f"{100 * row['repair_gain']:+.1f} pts of {row['repairs']:,}",
             "  ".join(f"{decimal(speed['mean'], 2)}x ({source})" for source, speed in row["speedups"].items()) or "–",
         )
     return table

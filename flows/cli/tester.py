@@ -38,8 +38,7 @@ def fit_tester(
     if state.problems is None or not state.batches:
         raise InputError(f"{run}: expected the folder of a run that has trained, found no trajectories in it")
     training = [batch.path for _, batch in sorted(state.batches.items())]
-    if state.joint_batch is not None:
-        training.append(state.joint_batch.path)
+    training += [batch.path for batch in (state.repair_batch, state.joint_batch) if batch is not None]
     examples = read_examples(state.problems, training)
     heldout = read_examples(state.problems, [found.path for _, found in sorted(state.evaluations.items())])
     trained = train_tester(examples, heldout, seed)

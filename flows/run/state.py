@@ -65,6 +65,10 @@ class RunState(FrozenModel):
 
     problems: ProblemSetRef | None = None
     sft_data: SftDataRef | None = None
+    repair_batch: TrajectoryBatchRef | None = None
+    """First answers of the SFT policy to training problems. None: no repairs of its failures."""
+    repair_pairs: SftDataRef | None = None
+    """Their result."""
     joint_batch: TrajectoryBatchRef | None = None
     """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
     joint_pairs: SftDataRef | None = None

@@ -39,6 +39,7 @@ from tasks.pipeline.tables import PROBLEMS_FILE, read_table
 from tasks.problems.row import Tier
 from tasks.trajectories.content import TABLES
 from tasks.trajectories.reader import read_trajectories, read_turns
+from tasks.trajectories.repair_gain import repair_counts
 
 EVALUATION_FILE = "evaluation.json"
 PER_PROBLEM_FILE = "per_problem.parquet"
@@ -159,10 +160,13 @@ def _turns(counted: pl.DataFrame, config: EvaluationConfig, measured: Measure) -
     `taken`: over the trajectories that reached this turn (those that succeeded earlier did not: a harder selection).
     `after`: over all trajectories, by their last turn up to this one, as if episodes ended after it.
     `added`: what this turn changed in `after`, paired by problem.
+    `repair`: of turns after nothing but wrong ones, the share that is right (`repaired`), that of first answers to the
+    same problems (`fresh`), and the difference (`gain`); of one answer a problem nothing is known.
     """
     outcomes = with_outcomes(counted, thresholds_of(config))
     turns = sorted(set(outcomes["turn_index"]))
     after = {turn: _turn_ratios(last_turns(outcomes, until=turn), config) for turn in turns}
+    repairs = repair_counts(outcomes, ["problem_id"], ["trajectory_id"])
     figures: list[dict[str, Any]] = []
     for turn in turns:
         taken = outcomes.filter(pl.col("turn_index") == turn)
@@ -174,6 +178,7 @@ def _turns(counted: pl.DataFrame, config: EvaluationConfig, measured: Measure) -
                 "taken": measured({**_turn_ratios(taken, config), **_likelihoods(taken)}),
                 "after": measured(after[turn]),
                 "added": with_intervals(added),
+                "repair": measured(_repair_ratios(repairs.filter(pl.col("turn_index") == turn))),
             }
         )
     return figures
@@ -193,6 +198,13 @@ def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Rati
     )
     ratios = ratios_of(table)
     return {name: ratios[name] for name in [*names, "mean_reward", SPEEDUP]}
+
+
+def _repair_ratios(counts: pl.DataFrame) -> dict[str, Ratio]:
+    """Return the shares of one turn's repairs, whose counts have a row a problem; nothing if there are none."""
+    repairs, repaired, fresh = (counts[name].to_numpy() for name in ("repairs", "repaired", "fresh"))
+    found = {"repaired": repaired, "fresh": fresh, "gain": repaired - fresh}
+    return {name: Ratio(values, repairs) for name, values in found.items()} if counts.height else {}
 
 
 def _likelihoods(taken: pl.DataFrame) -> dict[str, Ratio]:

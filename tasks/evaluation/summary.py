@@ -12,6 +12,8 @@ heldout.over_control                           the same deltas for after − con
 heldout.harder                                 the same on the harder held-out problems, or null
 heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
 corpus                                         SFT pairs, and whether they were verified; null without SFT
+repairs                                        first answers of the SFT policy to training problems, and the pairs
+                                               that came of its failures; null without them
 joint_epoch                                    what the policy before it did on training problems, and the pairs that
                                                came of it; null without one
 given_policy                                   the model that RL started from without SFT, else null
@@ -80,6 +82,8 @@ class ReportInputs(FrozenModel):
     """None: no SFT, RL started from a given policy."""
     sft: CheckpointRef
     """Policy 0: the result of SFT, or the given one."""
+    repair_pairs: SftDataRef | None = None
+    """Repairs of the SFT policy's own failures. None: none were made."""
     joint_batch: TrajectoryBatchRef | None = None
     """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
     joint_pairs: SftDataRef | None = None
@@ -125,6 +129,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
 
 _ROLLOUT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1", "response_tokens", "statuses")
 _JOINT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1")
+_REPAIR_COUNTS = ("answers", "right", "wrong", "slow", "unanswered", "repairs", "replayed")
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")
 
 
@@ -149,6 +154,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "heldout": _heldout(inputs.sampled, inputs.evaluation_config),
         "heldout_greedy": inputs.greedy and _heldout(inputs.greedy, inputs.evaluation_config.greedily()),
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),
+        "repairs": None if inputs.repair_pairs is None else _repairs(inputs.repair_pairs),
         "joint_epoch": _joint_epoch(inputs.joint_batch, inputs.joint_pairs),
         "given_policy": None if inputs.sft_data is not None else read_metadata(inputs.sft.path).get("pretrained"),
         "sizes": {
@@ -174,6 +180,11 @@ def _corpus(data: SftDataRef) -> dict[str, Any]:
     counts = read_metadata(data.path)
     named = {name: counts[name] for name in _CORPUS_COUNTS if name in counts}
     return {"verified": data.verified, **named, "used": data.pairs}
+
+
+def _repairs(pairs: SftDataRef) -> dict[str, Any]:
+    counts = read_metadata(pairs.path)
+    return {name: counts[name] for name in _REPAIR_COUNTS}
 
 
 def _joint_epoch(batch: TrajectoryBatchRef | None, pairs: SftDataRef | None) -> dict[str, Any] | None:

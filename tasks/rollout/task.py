@@ -53,6 +53,25 @@ def play_conversations(
 
 
 @stage_task(
+    "repair_rollout",
+    code="tasks.rollout.collect",
+    label="rollout for repairs",
+    detail="{config.problems_per_iteration} of {problems.train} problems",
+)
+def answer_once(
+    stage: Stage,
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    seed: int,
+) -> TrajectoryBatchRef:
+    """Let the policy that SFT made answer training problems: its failures are what repairs start from."""
+    run_id = f"{stage.workspace.run_id}-repairs"  # ids of trajectories are unique in a run
+    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
+
+
+@stage_task(
     "heldout_rollout",
     code="tasks.rollout.collect",
     label="held-out rollout of {name}",

@@ -87,8 +87,8 @@ class SftDataConfig(FrozenModel):
         return ", ".join(parts.values() if self.corpus == "both" else [parts[self.corpus]])
 
 
-_JOINT_WARMUP = 8
-"""Steps: a joint epoch has some dozens, and a fresh optimizer's first steps are its largest."""
+_FURTHER_WARMUP = 8
+"""Steps: further SFT has some dozens, and a fresh optimizer's first steps are its largest."""
 
 
 class JointConfig(FrozenModel):
@@ -105,10 +105,27 @@ class JointConfig(FrozenModel):
     """Highest learning rate, as a share of `sft.learning_rate`."""
 
 
+class RepairsConfig(FrozenModel):
+    """Repairs of the policy's own failures: after SFT the policy answers training problems once, and SFT goes on with
+    its wrong and slow answers, what the judge says of them, and the best kernel known (tasks.sft.repair_pairs)."""
+
+    problems: int = Field(default=0, ge=0)
+    """Training problems to answer. 0: no such repairs."""
+    samples_per_problem: int = Field(default=4, ge=1)
+    """First answers to each."""
+    replayed: float = Field(default=1.0, ge=0)
+    """Pairs of SFT's own for each repair, mixed in: without them first answers get worse."""
+    epochs: float = Field(default=1.0, gt=0)
+    """Passes over the pairs."""
+    learning_rate_fraction: float = Field(default=0.25, gt=0)
+    """Highest learning rate, as a share of `sft.learning_rate`."""
+
+
 class SftConfig(FrozenModel):
     """Supervised fine-tuning of the first policy."""
 
     data: SftDataConfig = SftDataConfig()
+    repairs: RepairsConfig = RepairsConfig()
     joint: JointConfig = JointConfig()
     shared: bool = False
     """Agents with weights of their own begin with the same ones, trained on the turns of all of them, and part in RL.
@@ -149,10 +166,24 @@ class SftConfig(FrozenModel):
 
     def of_joint_epoch(self) -> "SftConfig":
         """Return the settings of the joint epoch's training: as SFT's but for its length and rate."""
-        rate = self.learning_rate * self.joint.learning_rate_fraction
-        changes = {"learning_rate": rate, "warmup_steps": min(self.warmup_steps, _JOINT_WARMUP)}
-        further = {"epochs": self.joint.epochs, "early_stop": None, "joint": JointConfig()}
-        return self.model_copy(update={**changes, **further})
+        return self._further(self.joint.epochs, self.joint.learning_rate_fraction)
+
+    def of_repairs(self) -> "SftConfig":
+        """Return the settings of the training on repairs: as SFT's but for its length and rate."""
+        return self._further(self.repairs.epochs, self.repairs.learning_rate_fraction)
+
+    def of_first_policy(self) -> "SftConfig":
+        """Return the settings of the first SFT, without those of the stages after it."""
+        return self.model_copy(update={"repairs": RepairsConfig(), "joint": JointConfig()})
+
+    def _further(self, epochs: float, learning_rate_fraction: float) -> "SftConfig":
+        changes = {
+            "learning_rate": self.learning_rate * learning_rate_fraction,
+            "warmup_steps": min(self.warmup_steps, _FURTHER_WARMUP),
+            "epochs": epochs,
+            "early_stop": None,
+        }
+        return self.of_first_policy().model_copy(update=changes)
 
     @property
     def length(self) -> str:

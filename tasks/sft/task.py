@@ -10,7 +10,7 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, Sf
 from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig, JudgingPlace
-from tasks.sft.config import SftConfig, SftDataConfig
+from tasks.sft.config import RepairsConfig, SftConfig, SftDataConfig
 from tasks.training.config import EngineConfig
 
 
@@ -82,6 +82,39 @@ def adopt_policy(stage: Stage, model: ModelConfig, of: str = "") -> CheckpointRe
     return publish_given_policy(model, stage.destination)
 
 
+@stage_task("repair_pairs", code="tasks.sft.repair_pairs", label="pairs of repairs")
+def make_repair_pairs(
+    stage: Stage,
+    batch: TrajectoryBatchRef,
+    problems: ProblemSetRef,
+    corpus: SftDataRef,
+    config: RepairsConfig,
+    episode: EpisodeConfig,
+    judge: JudgeConfig,
+    place: JudgingPlace,
+    seed: int,
+) -> SftDataRef:
+    """Answer the failures of a policy's first answers with the best kernel known."""
+    from tasks.rollout.judging import judge_kernels
+    from tasks.rollout.prompts import judge_for
+    from tasks.sft.repair_pairs import build_repair_pairs
+
+    def judge_references(items: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+        return judge_kernels(items, judge_for(episode, judge), place, stage.progress) if items else []
+
+    return build_repair_pairs(
+        batch,
+        problems,
+        corpus,
+        episode,
+        judge.backend,
+        config.replayed,
+        seed,
+        stage.destination,
+        judge_references,
+    )
+
+
 @stage_task("joint_pairs", code="tasks.sft.joint_pairs", label="pairs of the joint epoch")
 def make_joint_pairs(
     stage: Stage, batch: TrajectoryBatchRef, problems: ProblemSetRef, episode: EpisodeConfig, backend: str
@@ -110,6 +143,15 @@ def _fine_tune_further(
         data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial, roles
     )
 
+
+fine_tune_on_repairs = stage_task(
+    "repairs",
+    code="tasks.sft.train",
+    label="repairs{of}",
+    ignored=("of",),
+    detail="{config.length} of {data.pairs} pairs",
+)(_fine_tune_further)
+"""SFT that goes on with repairs of the policy's own failures."""
 
 fine_tune_jointly = stage_task(
     "joint_epoch",

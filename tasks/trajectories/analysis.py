@@ -13,6 +13,7 @@ import polars as pl
 from kernels_eval.errors import InputError
 from tasks.trajectories.json_logs import has_logs, read_logs, turn_rows
 from tasks.trajectories.reader import find_batches, read_turns_file
+from tasks.trajectories.repair_gain import repair_counts
 from tasks.trajectories.schema import TURNS_FILE
 
 COLUMNS = pl.Schema(
@@ -88,6 +89,8 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         (pl.last("reward") > pl.first("reward")).alias("improved"),
     )
     several = episodes.filter(pl.col("turns") > 1)
+    # Conversations of one rollout (run, policy, iteration) on one problem.
+    repairs = repair_counts(kept, ["run_id", "policy_digest", "iteration", "problem_id"], EPISODE)
     best = episodes.sort(["return", "turns", "trajectory_id"], descending=[True, False, False])
     return {
         "trajectories": episodes.height,
@@ -103,7 +106,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         "improvement_rate": _mean(several["improved"]),
         "speedups": _speedups(episodes.filter(pl.col("correct"))),
         "terminations": _counts(episodes["termination"]),
-        "per_turn": [_turn_figures(part) for part in _parts(kept, "turn_index")],
+        "per_turn": [_turn_figures(part, repairs) for part in _parts(kept, "turn_index")],
         "per_iteration": [_iteration_figures(part) for part in _parts(episodes, "iteration")],
         "top": best.head(top).select(_TOP_COLUMNS).rows(named=True),
     }
@@ -115,14 +118,21 @@ def without_faults(turns: pl.DataFrame) -> pl.DataFrame:
     return turns.filter(~faulty).sort(*EPISODE, "turn_index")
 
 
-def _turn_figures(turns: pl.DataFrame) -> dict[str, Any]:
+def _turn_figures(turns: pl.DataFrame, repairs: pl.DataFrame) -> dict[str, Any]:
+    place = int(turns["turn_index"][0])
+    of_turn = repairs.filter(pl.col("turn_index") == place).select(pl.col("repairs", "repaired", "fresh").sum())
+    tried, repaired, fresh = of_turn.row(0)
     return {
-        "turn": int(turns["turn_index"][0]) + 1,
+        "turn": place + 1,
         "turns": turns.height,
         "mean_reward": _mean(turns["reward"]),
         "success_rate": _mean(turns["correct"]),
         "compiled_rate": _mean(turns["compiled"]),
         "progression": _mean(turns["change"]),
+        "repairs": int(tried),
+        "repaired_rate": repaired / tried if tried else None,
+        "fresh_rate": fresh / tried if tried else None,
+        "repair_gain": (repaired - fresh) / tried if tried else None,
         "speedups": _speedups(turns.filter(pl.col("correct"))),
     }
 

@@ -24,7 +24,7 @@ def check_sft_data(
     """
     from tasks.validation.checks import validate_sft_pairs
 
-    folder = "sft" if name == "SFT data" else "joint"
+    folder = {"SFT data": "sft", "pairs of repairs": "repairs"}.get(name, "joint")
     quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / folder
     return validate_sft_pairs(data, config, reward, stage.destination, quarantine, stage.docs_dir)
 

@@ -128,10 +128,11 @@ def group_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict
 
 
 def turn_rows(policies: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[list[tuple[str, str]]]]:
-    """Return one row a turn; in it, for each of three figures, value and small print of each policy.
+    """Return one row a turn; in it, for each of four figures, value and small print of each policy.
 
-    The figures: correct after the turn; what it added, with its interval; negative log-probability of its answers, with
-    that of the correct and of the wrong ones.
+    The figures: correct after the turn; what it added, with its interval; how much more often it mended a wrong kernel
+    than a fresh answer was right, with the interval; negative log-probability of its answers, with that of the correct
+    and of the wrong ones.
     """
     return [
         [[cell(policy[number] if number < len(policy) else {}) for policy in policies] for cell in _TURN_CELLS]
@@ -149,13 +150,18 @@ def _added(turn: Mapping[str, Any]) -> tuple[str, str]:
     return change_text("correct", added.get("correct")), interval_text("correct", added.get("correct_ci"), "+", " … ")
 
 
+def _repair(turn: Mapping[str, Any]) -> tuple[str, str]:
+    repair = turn.get("repair") or {}
+    return change_text("correct", repair.get("gain")), interval_text("correct", repair.get("gain_ci"), "+", " … ")
+
+
 def _nats(turn: Mapping[str, Any]) -> tuple[str, str]:
     name, taken = "answer_nats", turn.get("taken", {})
     kinds = [taken.get(f"{name}_{kind}") for kind in ("correct", "wrong")]
     return shown(name, taken.get(name)), " / ".join(shown(name, value) for value in kinds) if any(kinds) else ""
 
 
-_TURN_CELLS = (_correct_after, _added, _nats)
+_TURN_CELLS = (_correct_after, _added, _repair, _nats)
 
 
 _AGENT_FIGURES = {

@@ -87,12 +87,19 @@ def stream_problems(
     seed: int, unseen: frozenset[str], levels: Collection[int] = LEVELS, prefix: str = "module"
 ) -> Iterator[Problem]:
     """Yield problems as `draw_problems` does, without end; ids are `module-00000` and so on."""
+    return (problem for problem, _ in stream_answered(seed, unseen, levels, prefix))
+
+
+def stream_answered(
+    seed: int, unseen: frozenset[str], levels: Collection[int] = LEVELS, prefix: str = "module"
+) -> Iterator[tuple[Problem, str]]:
+    """Yield the problems of `stream_problems`, each with the source of a kernel for it."""
     check_operators(unseen)
     if not set(levels) & set(LEVELS):
         raise InputError(f"problems.levels: found {list(levels)}, expected one of {list(LEVELS)} for module problems")
     drawn = (pair for pair in _draws(Draw(f"module-problems-{seed}"), unseen) if problem_of(pair).level in levels)
     pairs = _distinct(drawn, lambda pair: problem_of(pair).digest)
-    return (problem_of(pair, f"{prefix}-{index:05d}") for index, pair in enumerate(pairs))
+    return ((problem_of(pair, f"{prefix}-{index:05d}"), pair.kernel_source) for index, pair in enumerate(pairs))
 
 
 def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:

@@ -1,19 +1,23 @@
-"""Drawn module problems as rows of a problem set."""
+"""Drawn module problems as rows of a problem set; training problems have a kernel (`reference_kernel`)."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import fingerprint_digest
-from tasks.problems.modules.corpus import check_operators, draw_problems, stream_problems
+from tasks.problems.modules.corpus import check_operators, stream_answered, stream_problems
 from tasks.problems.row import ProblemRow, Split
 from tasks.problems.split import hashed_split
 
 
 def draw_training_rows(config: ProblemsConfig) -> list[ProblemRow]:
     """Return `config.train` problems, without `config.unseen`, all of them to train on."""
-    problems = draw_problems(config.train, config.seed, frozenset(config.unseen), config.levels)
-    return [ProblemRow(problem=problem, split=Split.TRAIN, composition=problem.digest) for problem in problems]
+    answered = stream_answered(config.seed, frozenset(config.unseen), config.levels)
+    return [
+        ProblemRow(problem=problem, split=Split.TRAIN, composition=problem.digest, reference_kernel=kernel)
+        for problem, kernel in islice(answered, config.train)
+    ]
 
 
 def draw_rows(config: ProblemsConfig) -> list[ProblemRow]:
@@ -23,19 +27,21 @@ def draw_rows(config: ProblemsConfig) -> list[ProblemRow]:
     """
     unseen = frozenset(config.unseen)
     check_operators(unseen, "problems.unseen")
-    train = stream_problems(config.seed, unseen, config.levels)
+    train = stream_answered(config.seed, unseen, config.levels)
     heldout = stream_problems(config.seed + 1, frozenset(), config.levels, prefix="heldout")
     return [
         *_of_side(train, Split.TRAIN, config.train, config),
-        *_of_side(heldout, Split.HELDOUT, config.heldout, config),
+        *_of_side(((problem, None) for problem in heldout), Split.HELDOUT, config.heldout, config),
     ]
 
 
-def _of_side(problems: Iterator[Problem], side: Split, count: int, config: ProblemsConfig) -> Iterator[ProblemRow]:
+def _of_side(
+    answered: Iterator[tuple[Problem, str | None]], side: Split, count: int, config: ProblemsConfig
+) -> Iterator[ProblemRow]:
     found = 0
     while found < count:
-        problem = next(problems)
+        problem, kernel = next(answered)
         composition = fingerprint_digest(problem.source)
         if hashed_split(composition, config) is side:
             found += 1
-            yield ProblemRow(problem=problem, split=side, composition=composition)
+            yield ProblemRow(problem=problem, split=side, composition=composition, reference_kernel=kernel)

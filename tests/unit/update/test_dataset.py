@@ -180,7 +180,9 @@ def test_the_credit_decides_what_turns_are_worth() -> None:
     assert worth() == pytest.approx([0.6 * 0.3 + 0.4 * 1.0, 1.0, 0.6 * 0.8 + 0.4 * 0.6, 0.6])
     assert worth(credit="improvement", credit_discount=0.0) == pytest.approx([0.3, 0.7, 0.8, -0.2])
     assert worth(credit="improvement", credit_discount=0.5) == pytest.approx([0.65, 0.7, 0.7, -0.2])
-    assert worth(credit="final", credit_discount=0.9) == pytest.approx([0.3 * 0.3 + 0.7 * 1.0 * 0.9, 1.0, 0.3 * 0.8 + 0.7 * 0.6 * 0.9, 0.6])
+    assert worth(credit="final", credit_discount=0.9) == pytest.approx(
+        [0.3 * 0.3 + 0.7 * 1.0 * 0.9, 1.0, 0.3 * 0.8 + 0.7 * 0.6 * 0.9, 0.6]
+    )
 
 
 def test_credit_is_assigned_before_other_agents_turns_are_left_out() -> None:

@@ -145,11 +145,19 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="NAME=FOLDER[@VERSION]...",
-            help="Two or more policies. FOLDER is a policy's folder or a run's (`runs/<run id>`; @0 is its SFT policy, "
+            help="Two or more policies; with --pool two or more folders. FOLDER is a policy's folder or a run's "
+            "(`runs/<run id>`; @0 is its SFT policy, "
             "without @ its newest). `NAME=@0` is a policy of the run of this configuration.",
             show_default=False,
         ),
     ] = None,
+    pool: Annotated[
+        bool,
+        typer.Option(
+            "--pool",
+            help="Pool finished runs or comparisons instead, e.g. of several seeds: their folders, not policies.",
+        ),
+    ] = False,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,7 +171,10 @@ def compare(
     set_: SetOption = None,
     refresh: RefreshOption = None,
 ) -> None:
-    """Evaluate policies on the same held-out problems, and compare every pair, problem by problem."""
+    """Evaluate policies on the same held-out problems, and compare every pair, problem by problem; or pool seeds."""
+    if pool:
+        _show_pooled(policies or [])
+        return
     from flows.cli.tables import comparison_tables
     from flows.run.state import check_choices, parse_choice, parse_model
 
@@ -175,6 +186,15 @@ def compare(
     for table in comparison_tables(json.loads((folder / "comparison.json").read_text(encoding="utf-8"))):
         console.print(table)
     console.print(f"done in {result.seconds:.0f} s: {folder / 'comparison.html'}", soft_wrap=True)
+
+
+def _show_pooled(folders: list[str]) -> None:
+    from flows.cli.pooled import pooled_tables
+    from tasks.evaluation.pooling import pool_folders
+
+    console = Console(highlight=False)
+    for table in pooled_tables(pool_folders([Path(folder) for folder in folders])):
+        console.print(table)
 
 
 def _command(flow: str) -> Callable[..., None]:

@@ -4,7 +4,8 @@ Writes a folder with
 
 - `comparison.json`: `n`; `policies`, each with its name, digest, cost in tokens and every figure with its interval;
   `pairs`, each with `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
-  and `greedy`, the same of one greedy answer a problem, or null;
+  `harder`, the same pairs on the harder held-out problems, or null; `primary`, the declared outcome; and `greedy`, the
+  same of one greedy answer a problem, or null;
 - `comparison.html`: the same as one self-contained page.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.evaluate import paired, read_evaluation
+from tasks.evaluation.evaluate import Part, paired, read_evaluation
 from tasks.evaluation.report.page import render
 from tasks.evaluation.report.tables import direction, interval_text, shown
 from tasks.pipeline.prefect_artifacts import with_interval
@@ -54,15 +55,14 @@ def compare_policies(measured: Sequence[Measured], config: EvaluationConfig) -> 
     """Return the content of `comparison.json`. Raises InputError if two of the policies share no problem."""
     greedy = [entry.model_copy(update={"evaluation": entry.greedy}) for entry in measured if entry.greedy is not None]
     is_greedy = len(greedy) == len(measured)
-    return {**_compared(measured, config), "greedy": _compared(greedy, config.greedily()) if is_greedy else None}
+    found = {"primary": config.primary, **_compared(measured, config)}
+    return {**found, "greedy": _compared(greedy, config.greedily()) if is_greedy else None}
 
 
 def _compared(measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
     evaluations = [read_evaluation(entry.evaluation) for entry in measured]
-    pairs = [
-        {"before": first.name, "after": second.name, **paired(first.evaluation, second.evaluation, config)}
-        for first, second in itertools.combinations(measured, 2)
-    ]
+    pairs = _pairs(measured, config, "standard")
+    has_harder = all(evaluation.get("harder") for evaluation in evaluations)
     sources = {str(evaluation["timing_source"]) for evaluation in evaluations if evaluation["timing_source"]}
     return {
         "n": min(pair["n"] for pair in pairs),
@@ -79,7 +79,15 @@ def _compared(measured: Sequence[Measured], config: EvaluationConfig) -> dict[st
             for entry, evaluation in zip(measured, evaluations, strict=True)
         ],
         "pairs": pairs,
+        "harder": _pairs(measured, config, "harder") if has_harder else None,
     }
+
+
+def _pairs(measured: Sequence[Measured], config: EvaluationConfig, part: Part) -> list[dict[str, Any]]:
+    return [
+        {"before": first.name, "after": second.name, **paired(first.evaluation, second.evaluation, config, part)}
+        for first, second in itertools.combinations(measured, 2)
+    ]
 
 
 def write_comparison(folder: Path, measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:

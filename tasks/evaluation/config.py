@@ -6,6 +6,10 @@ from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel, Operational
 
+PRIMARY = "greedy mean_reward"
+"""Primary outcome unless another is declared: the final reward of greedy answers."""
+_PRIMARY = r"(greedy|sampled) (mean_reward|first_reward|best_reward|mean_return|correct|fast_1|geomean_speedup)"
+
 
 class EvaluationConfig(FrozenModel):
     """Measurement of a policy on the held-out problems."""
@@ -23,6 +27,9 @@ class EvaluationConfig(FrozenModel):
     """k of pass@k (unbiased; at most the samples)."""
     fast_thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
     """p of fast_p: correct and faster than p times the reference."""
+    primary: Annotated[str, Operational] = Field(default=PRIMARY, pattern=f"^{_PRIMARY}$")
+    """The one outcome, on the standard held-out problems, that is judged by its interval; all other figures are
+    exploratory. Declare it before the run. Kind of answers and figure: `greedy correct`, `sampled mean_return`."""
     bootstrap_resamples: int = Field(default=2000, ge=100)
     confidence: float = Field(default=0.95, gt=0, lt=1)
     seed: int = Field(default=12345, ge=0)

@@ -11,6 +11,10 @@ heldout.delta_<figure>, …_ci                   after − before, paired by pro
 heldout.over_control                           the same deltas for after − control
 heldout.harder                                 the same on the harder held-out problems, or null
 heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
+primary                                        the declared outcome (`evaluation.primary`): `outcome`, `figure`, and of
+                                               the standard problems `before`, `after`, `delta`, `delta_ci`, and of the
+                                               harder ones `harder_delta`, `harder_delta_ci`; all null if not measured
+confidence                                     of all intervals
 corpus                                         SFT pairs, and whether they were verified; null without SFT
 repairs                                        first answers of the SFT policy to training problems, and the pairs
                                                that came of its failures; null without them
@@ -146,13 +150,18 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
     orchestration = inputs.overhead_seconds
     whole = inputs.wall_seconds or sum(inputs.stage_seconds.values()) + orchestration
     iterations = [iteration_figures(entry) for entry in inputs.iterations]
+    config = inputs.evaluation_config
+    sampled = _heldout(inputs.sampled, config)
+    greedy = inputs.greedy and _heldout(inputs.greedy, config.greedily())
     return {
         "run_id": inputs.run_id,
         "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": inputs.configuration.get("seed"),
         "timing_source": after["timing_source"],
-        "heldout": _heldout(inputs.sampled, inputs.evaluation_config),
-        "heldout_greedy": inputs.greedy and _heldout(inputs.greedy, inputs.evaluation_config.greedily()),
+        "confidence": config.confidence,
+        "primary": _primary(config.primary, {"sampled": sampled, "greedy": greedy}),
+        "heldout": sampled,
+        "heldout_greedy": greedy,
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),
         "repairs": None if inputs.repair_pairs is None else _repairs(inputs.repair_pairs),
         "joint_epoch": _joint_epoch(inputs.joint_batch, inputs.joint_pairs),
@@ -207,6 +216,22 @@ def _heldout(measured: HeldoutEvaluations, config: EvaluationConfig) -> dict[str
             {"policy": version, **evaluation_figures(reference)} for version, reference in measured.between.items()
         ],
         "harder": _compared(measured, config, "harder") if harder else None,
+    }
+
+
+def _primary(outcome: str, decodings: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """Return the declared outcome: its value before and after RL, and its change on standard and harder problems."""
+    decoding, _, figure = outcome.partition(" ")
+    heldout = decodings[decoding] or {}
+    harder = heldout.get("harder") or {}
+    return {
+        "outcome": outcome,
+        "figure": figure,
+        **{name: (heldout.get(name) or {}).get(figure) for name in ("before", "after")},
+        "delta": heldout.get(f"delta_{figure}"),
+        "delta_ci": heldout.get(f"delta_{figure}_ci"),
+        "harder_delta": harder.get(f"delta_{figure}"),
+        "harder_delta_ci": harder.get(f"delta_{figure}_ci"),
     }
 
 

@@ -49,11 +49,46 @@ def headline(summary: Mapping[str, Any]) -> Headline:
             0,
             _changed(_decodings(summary)[other], "correct", f"The share of {other} answers that is correct", _percent),
         )
+    details += _harder(summary)
+    if primary := _primary(summary):
+        details.insert(0, primary)
     if all("over_control" in found for found in _decodings(summary).values()):
         details.append(_against_control(summary))
     _, weaker_return = _weaker(summary, "mean_return")
     best = tone if tone != "unclear" else direction(weaker_return["delta_mean_return_ci"])
     return Headline(sentence.replace("  ", " "), tuple(details), best)
+
+
+_FIGURES = {
+    "mean_reward": "final reward", "first_reward": "first reward", "best_reward": "best reward",
+    "mean_return": "return", "correct": "share of correct kernels", "fast_1": "share faster than eager",
+    "geomean_speedup": "speed-up",
+}  # fmt: skip
+
+
+def _primary(summary: Mapping[str, Any]) -> str:
+    """Return the sentence on the outcome that was declared; nothing if the run has none, or did no RL."""
+    found = summary.get("primary")
+    if not found or found["before"] is None or not summary["sizes"]["iterations"]:
+        return ""
+    form = _percent if found["figure"] in ("correct", "fast_1") else _number
+    decoding = found["outcome"].split()[0]
+    subject = f"The {_FIGURES[found['figure']]} of {decoding} answers, the declared primary outcome,"
+    sentence = _change(subject, found["before"], found["after"], found["delta_ci"], form)
+    return f"{sentence} All else is exploratory."
+
+
+def _harder(summary: Mapping[str, Any]) -> list[str]:
+    """Return the sentence on the harder problems, of the kind of answers that gained less; none without them."""
+    harder = {kind: heldout.get("harder") for kind, heldout in _decodings(summary).items()}
+    if not summary["sizes"]["iterations"] or not all(harder.values()):
+        return []
+    kind, part = min(
+        ((kind, part) for kind, part in harder.items() if part),
+        key=lambda found: (found[1]["delta_correct_ci"] or [0.0])[0],
+    )
+    of = f" of {kind} answers" if len(harder) > 1 else " of answers"
+    return [_changed(part, "correct", f"On {part['n']} harder problems the share{of} that is correct", _percent)]
 
 
 def _decodings(summary: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

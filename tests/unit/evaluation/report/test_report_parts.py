@@ -79,6 +79,22 @@ def test_the_headline_is_of_the_answers_that_gained_less(sampled: list[float], g
     assert f"The share of {other} answers that is correct" in found.details[0]
 
 
+def test_the_declared_outcome_comes_first_and_harder_problems_are_not_left_out() -> None:
+    summary = _summary(0.5, 0.6, [0.02, 0.06])
+    summary["heldout"]["harder"] = {**_summary(0.4, 0.2, [-0.3, -0.1])["heldout"], "n": 30}
+    summary["primary"] = {
+        "outcome": "greedy mean_reward", "figure": "mean_reward", "before": 1.1, "after": 1.2, "delta_ci": [0.0, 0.2]
+    }  # fmt: skip
+    details = headline(summary).details
+    assert details[0] == (
+        "The final reward of greedy answers, the declared primary outcome, went from 1.10 to 1.20, which sampling noise "
+        "alone could explain. All else is exploratory."
+    )
+    assert any(
+        re.match("On 30 harder problems the share of answers that is correct fell from 40", each) for each in details
+    )
+
+
 def test_the_control_is_compared_where_the_gain_over_it_is_smaller() -> None:
     summary, greedy = _summary(0.5, 0.6, [0.02, 0.06]), _summary(0.5, 0.6, [0.02, 0.06])["heldout"]
     summary["heldout"] |= {"over_control": {"delta_mean_return_ci": [0.1, 0.2]}}
@@ -104,13 +120,15 @@ def test_turns_stand_side_by_side_for_each_policy() -> None:
     second = {
         "after": {"correct": 0.75, "correct_ci": [0.6, 0.8]},
         "added": {"correct": 0.25, "correct_ci": [0.1, 0.3]},
+        "repair": {"gain": -0.2, "gain_ci": [-0.3, -0.1]},
         "taken": {"answer_nats": 9.0, "answer_nats_correct": 3.0, "answer_nats_wrong": 10.0},
     }
     one, two = turn_rows([[first, second], [first]])
     assert one[1] == [("–", ""), ("–", "")]
     assert two[0] == [("75.0 %", "60.0 – 80.0"), ("–", "")]
     assert two[1][0] == ("+25.0 pts", "+10.0 … +30.0")
-    assert two[2][0] == ("9.00", "3.00 / 10.00")
+    assert two[2][0] == ("-20.0 pts", "-30.0 … -10.0")
+    assert two[3][0] == ("9.00", "3.00 / 10.00")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -43,6 +43,7 @@ def _report_inputs(run: Run) -> ReportInputs:
         )
     versions, greedy = sorted(state.evaluations), state.greedy_evaluations
     control = state.control if state.control is not None and state.control.after == versions[-1] else None
+    rejection = state.rejection if state.rejection is not None and state.rejection.after == versions[-1] else None
     seconds: dict[str, float] = {}
     for timing in state.timings.values():
         if timing.seconds == 0:
@@ -71,17 +72,20 @@ def _report_inputs(run: Run) -> ReportInputs:
             before=state.evaluations[versions[0]],
             after=state.evaluations[versions[-1]],
             control=None if control is None else control.evaluation,
+            rejection=None if rejection is None else rejection.evaluation,
             between={version: state.evaluations[version] for version in versions[1:-1]},
         ),
         greedy=HeldoutEvaluations(
             before=greedy[versions[0]],
             after=greedy[versions[-1]],
             control=None if control is None else control.greedy_evaluation,
+            rejection=None if rejection is None else rejection.greedy_evaluation,
             between={version: greedy[version] for version in versions[1:-1] if version in greedy},
         )
         if versions[0] in greedy and versions[-1] in greedy
         else None,
         evaluation_config=run.config.evaluation,
+        judged={} if rejection is None else {"rl": rejection.judged_by_rl, "rejection": rejection.judged},
         digests=state.digests,
         stage_seconds=seconds,
         overhead_seconds=round(sum(timing.overhead_s for timing in state.timings.values()), 3),

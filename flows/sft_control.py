@@ -1,4 +1,8 @@
-"""SFT control of a run: the same extra time spent on more SFT instead of RL, for comparison."""
+"""SFT control of a run: the same extra time spent on more SFT instead of RL, for comparison.
+
+More SFT is SFT that did not end: the optimizer keeps its state, and the rate stays where it fell to. A new optimizer at
+the full rate loses what SFT had, and would make any comparison with it easy.
+"""
 
 import polars as pl
 
@@ -31,15 +35,30 @@ def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
 
 
 def _fine_tuned_further(run: Run, data: SftDataRef, steps: int) -> CheckpointRef:
-    """Return policy 0 after so many steps more; of a team, each agent that is trained after so many."""
+    """Return policy 0 after so many steps more; of a team, each agent that is trained after so many.
+
+    SFT's steps are made again, to have the optimizer's state that they ended with: a policy is published without it. Of
+    a policy that went through repairs or a joint epoch the optimizer begins anew, at SFT's last rate.
+    """
     config, first = run.config, run.state.policies[0]
-    longer = config.sft.of_first_policy().model_copy(update={"steps": steps, "epochs": None, "early_stop": None})
+    sft = config.sft
+    # After an early stop neither the policy nor the rate is that of SFT's last step.
+    is_of_sft_alone = not sft.repairs.problems and not sft.joint.problems and sft.early_stop is None
 
     def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
         engine, seed = config.update.engine, config.seed
-        return fine_tune_further(run.workspace, data, model, longer, engine, seed, initial, roles=roles, of=of)
+        if is_of_sft_alone:
+            longer, start = config.sft.prolonged(_steps_of(initial), steps), None
+        else:
+            longer, start = config.sft.at_last_rate(steps), initial
+        return fine_tune_further(run.workspace, data, model, longer, engine, seed, start, roles=roles, of=of)
 
     return trained_further(run, first, train, of=", control")
+
+
+def _steps_of(policy: CheckpointRef) -> int:
+    """Return the optimizer steps that SFT made."""
+    return pl.read_parquet(policy.path / "metrics.parquet", columns=["seconds"]).height
 
 
 def _plan(run: Run) -> ControlState:

@@ -11,6 +11,7 @@ from prefect import flow
 from flows.evaluation import evaluate_policy
 from flows.iteration import run_iteration
 from flows.problems import started_run
+from flows.rejection_control import evaluate_rejection_control
 from flows.report import publish_run_report
 from flows.run.prefect_ui import name_of
 from flows.run.run import startup_s
@@ -35,6 +36,8 @@ def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
         evaluate_policy(run, problems, policy)
         if run.config.control and run.config.iterations:
             evaluate_sft_control(run, problems)
+        if run.config.rejection_control and run.config.iterations:
+            evaluate_rejection_control(run, problems)
         return publish_run_report(run)
 
 

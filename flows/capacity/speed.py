@@ -150,6 +150,8 @@ def describe(config: RunConfig) -> list[str]:
             lines.append(
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
+        if config.rejection_control:
+            lines.append("control: as many conversations spent on rejection sampling; held-out evaluation")
     return [*lines, "report"]
 
 
@@ -249,7 +251,8 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     update = trajectories * turns * RATES.update_s * scale + RATES.checks_s
     rl = config.iterations * (trajectories * trajectory + update)
     has_control = config.control and config.iterations > 0
-    policies = 1 + (config.iterations > 0) + has_control
+    has_rejection = config.rejection_control and config.iterations > 0
+    policies = 1 + (config.iterations > 0) + has_control + has_rejection
     return [
         StageTime("SFT data", corpus),
         StageTime("SFT", sft, config.policies),
@@ -259,5 +262,6 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
         StageTime(_GREEDY, greedy, policies),
         StageTime("rollout ", trajectories * trajectory, config.iterations),
         StageTime("update ", update, config.iterations),
-        StageTime("control: more SFT", rl, int(has_control)),
+        StageTime("control: more SFT", sft + rl, int(has_control)),
+        StageTime("rollout for rejection", config.iterations * trajectories * trajectory, int(has_rejection)),
     ]

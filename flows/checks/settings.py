@@ -119,6 +119,8 @@ def check_given_policy(config: RunConfig) -> None:
         )
     if config.control:
         raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
+    if config.rejection_control:
+        raise InputError("rejection_control: true, but without SFT (sft.steps: 0) its settings of training are unknown")
     for name, found in (("repairs", config.sft.repairs.problems), ("joint", config.sft.joint.problems)):
         if found:
             raise InputError(f"sft.{name}.problems: found {found}, expected 0 without SFT (sft.steps: 0)")

@@ -136,7 +136,13 @@ def _all_heldout(path: Path) -> list[str]:
     levels = sorted({entry.problem.level for entry in entries})
     problems = {"source": loaded.source, "path": str(path.resolve()), "levels": levels, "train": 0}
     settings = {f"problems.{name}": value for name, value in {**problems, "heldout": len(entries)}.items()}
-    settings |= {"iterations": 0, "control": False, "sft.repairs.problems": 0, "sft.joint.problems": 0}
+    settings |= {
+        "iterations": 0,
+        "control": False,
+        "rejection_control": False,
+        "sft.repairs.problems": 0,
+        "sft.joint.problems": 0,
+    }
     return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
 
 

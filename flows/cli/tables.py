@@ -21,25 +21,40 @@ from tasks.pipeline.prefect_artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
 _POLICIES_A_TABLE, _PAIRS_A_TABLE = 3, 2
+_CONTROLS = {
+    "control": "the same time spent on more SFT",
+    "rejection": "as many conversations spent on rejection sampling",
+}
 _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
 
 
 def summary_tables(run_dir: Path) -> list[Table]:
-    """Return the held-out figures of `summary.json`: before and after RL, and of the SFT control if there is one."""
+    """Return the held-out figures of `summary.json`: before and after RL, and of the controls if there are any."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     greedy = summary.get("heldout_greedy")
     parts = [(summary["heldout"], ", sampled answers" if greedy else ""), (greedy, ", greedy answers")]
-    return [table for heldout, kind in parts if heldout for table in _heldout_tables(heldout, kind, summary)]
+    tables = [table for heldout, kind in parts if heldout for table in _heldout_tables(heldout, kind, summary)]
+    return [*tables, _admission_table(summary["admission"])] if summary.get("admission") else tables
+
+
+def _admission_table(criteria: Sequence[dict[str, Any]]) -> Table:
+    table = _plain_table("room to learn")
+    for heading in ("", "found", "expected", ""):
+        table.add_column(heading, overflow="fold")
+    for each in criteria:
+        said = "not measured" if each["is_met"] is None else "met" if each["is_met"] else "not met"
+        table.add_row(each["name"], decimal(each["found"], 3), each["expected"], said)
+    return table
 
 
 def _heldout_tables(heldout: dict[str, Any], kind: str, summary: dict[str, Any]) -> list[Table]:
     before, after = _column("before RL", heldout["before"]), _column("after RL", heldout["after"])
     title = f"{counted(heldout['n'], 'held-out problem')}{kind}{_timing_mark(summary)}"
     tables = [_figures_table(title, before, after, _differences("change (paired)", heldout))]
-    if "control" in heldout:
-        control = _column("control", heldout["control"])
-        over_control = _differences("RL over the control", heldout.get("over_control", {}))
-        tables.append(_figures_table(f"the same time spent on more SFT{kind}", control, after, over_control))
+    for name, of in _CONTROLS.items():
+        if name in heldout:
+            differences = _differences("RL over the control", heldout.get(f"over_{name}", {}))
+            tables.append(_figures_table(f"{of}{kind}", _column("control", heldout[name]), after, differences))
     return tables
 
 

@@ -30,7 +30,7 @@ from pydantic import BaseModel
 from flows.capacity.planner import needs_of
 from flows.run.lock import locked
 from flows.run.prefect_ui import LogListener, tag_flow_run
-from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
+from flows.run.state import ControlState, RejectionState, RunState, StageTiming, read_state, write_state
 from flows.services.gpu_load import GpuLoad
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
@@ -126,6 +126,14 @@ class Run:
             if reference is not None:
                 self._link(folder, name, reference)
         self.record(control=control)
+
+    def record_rejection(self, control: RejectionState) -> None:
+        """Record the rejection-sampling control, and link its policy and evaluations."""
+        self._link("checkpoints", "rejection", control.policy)
+        self._link("evaluations", "rejection", control.evaluation)
+        if control.greedy_evaluation is not None:
+            self._link("evaluations", "rejection-greedy", control.greedy_evaluation)
+        self.record(rejection=control)
 
     def is_reported(self, inputs: BaseModel) -> bool:
         """Return True if the report of exactly these inputs exists."""

@@ -60,6 +60,19 @@ class ControlState(FrozenModel):
     greedy_evaluation: EvaluationRef | None = None
 
 
+class RejectionState(FrozenModel):
+    """The rejection-sampling control: as many conversations as RL had."""
+
+    judged: int
+    """Kernels that it had judged."""
+    judged_by_rl: int
+    after: int
+    """Weight version of the last policy whose conversations are counted; the control is compared with it."""
+    policy: CheckpointRef
+    evaluation: EvaluationRef
+    greedy_evaluation: EvaluationRef | None = None
+
+
 class RunState(FrozenModel):
     """References to everything that one run has published."""
 
@@ -89,6 +102,7 @@ class RunState(FrozenModel):
     digests: dict[str, str] = Field(default_factory=dict[str, str])
     """Content digest of each stage's artifact, by label: equal in runs with the same seed on equal machines."""
     control: ControlState | None = None
+    rejection: RejectionState | None = None
     wall_seconds: float = 0.0
     """Wall seconds of all drivers of this run, each up to its last computed stage."""
     concluded: str = ""
@@ -107,6 +121,7 @@ class RunState(FrozenModel):
                 "evaluations": {old: ref for old, ref in self.evaluations.items() if old < version},
                 "greedy_evaluations": {old: ref for old, ref in self.greedy_evaluations.items() if old < version},
                 "control": None,
+                "rejection": None,
             }
         )
 
@@ -158,6 +173,8 @@ def kept_artifacts(runs_dir: Path) -> set[Path]:
         kept |= {Path(uri) for uri in state.artifacts.values()}
         ours = state.control
         control = () if ours is None else (ours.policy, ours.evaluation, ours.greedy_evaluation)
+        other = state.rejection
+        control += () if other is None else (other.policy, other.evaluation, other.greedy_evaluation)
         for reference in (
             state.problems, state.sft_data, *control,
             *state.policies.values(), *state.batches.values(), *state.evaluations.values(),

@@ -76,6 +76,9 @@ class RunConfig(FrozenModel):
     control: Annotated[bool, Operational] = False
     """SFT control: also spend the time of RL on more SFT, and evaluate the result for comparison with RL.
     It comes last, and can be added to a finished run."""
+    rejection_control: Annotated[bool, Operational] = False
+    """Rejection-sampling control: also spend as many judged conversations as RL had on one round of rejection sampling,
+    trained as the joint epoch is (`sft.joint`). It comes last, and can be added to a finished run."""
     runs_dir: Annotated[str, Operational] = "runs"
     """Folder of all output of runs."""
     problems: ProblemsConfig = ProblemsConfig()

@@ -9,11 +9,14 @@ heldout.before, heldout.after[, heldout.control]   every figure of tasks.evaluat
                                                agents `agents`, the figures of each (tasks.evaluation.agent_figures)
 heldout.delta_<figure>, …_ci                   after − before, paired by problem
 heldout.over_control                           the same deltas for after − control
+heldout.rejection, heldout.over_rejection      likewise of the rejection-sampling control, if that was run
 heldout.harder                                 the same on the harder held-out problems, or null
 heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
 primary                                        the declared outcome (`evaluation.primary`): `outcome`, `figure`, and of
                                                the standard problems `before`, `after`, `delta`, `delta_ci`, and of the
                                                harder ones `harder_delta`, `harder_delta_ci`; all null if not measured
+admission                                      whether the suite leaves room to learn (tasks.evaluation.admission): each
+                                               condition with `name`, `found`, `expected`, `is_met` (null: unknown)
 confidence                                     of all intervals
 corpus                                         SFT pairs, and whether they were verified; null without SFT
 repairs                                        first answers of the SFT policy to training problems, and the pairs
@@ -21,6 +24,8 @@ repairs                                        first answers of the SFT policy t
 joint_epoch                                    what the policy before it did on training problems, and the pairs that
                                                came of it; null without one
 given_policy                                   the model that RL started from without SFT, else null
+judged                                         kernels judged by RL (`rl`) and by rejection sampling (`rejection`);
+                                               empty without that control
 sizes                                          problems, trajectories, turns, quarantined, files
 digests                                        content digest of each stage's artifact, by label: of what the run is
                                                (weights, tokens, rewards, statuses), not of what it measured
@@ -36,6 +41,7 @@ from typing import Any
 from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
+from tasks.evaluation.admission import admission
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import Part, paired, read_evaluation
 from tasks.evaluation.stage_figures import evaluation_figures, rollout_figures, update_figures
@@ -71,6 +77,8 @@ class HeldoutEvaluations(FrozenModel):
     """The last policy."""
     control: EvaluationRef | None = None
     """The same extra time spent on more SFT, if that was run."""
+    rejection: EvaluationRef | None = None
+    """As many conversations as RL had, spent on rejection sampling, if that was run."""
     between: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
     """Policies between the two that were evaluated, by weight version (`evaluation.interval`)."""
 
@@ -96,6 +104,8 @@ class ReportInputs(FrozenModel):
     sampled: HeldoutEvaluations
     greedy: HeldoutEvaluations | None = None
     evaluation_config: EvaluationConfig = EvaluationConfig()
+    judged: dict[str, int] = Field(default_factory=dict[str, int])
+    """Kernels that RL (`rl`) and its rejection-sampling control (`rejection`) had judged; empty without it."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
     """Content digest of each stage's artifact, by the stage's label."""
     stage_seconds: dict[str, float]
@@ -160,12 +170,14 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "timing_source": after["timing_source"],
         "confidence": config.confidence,
         "primary": _primary(config.primary, {"sampled": sampled, "greedy": greedy}),
+        "admission": [criterion._asdict() for criterion in admission(sampled, iterations)],
         "heldout": sampled,
         "heldout_greedy": greedy,
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),
         "repairs": None if inputs.repair_pairs is None else _repairs(inputs.repair_pairs),
         "joint_epoch": _joint_epoch(inputs.joint_batch, inputs.joint_pairs),
         "given_policy": None if inputs.sft_data is not None else read_metadata(inputs.sft.path).get("pretrained"),
+        "judged": inputs.judged,
         "sizes": {
             "train_problems": inputs.problems.train,
             "heldout_problems": inputs.problems.heldout,
@@ -239,9 +251,10 @@ def _compared(measured: HeldoutEvaluations, config: EvaluationConfig, part: Part
     deltas = paired(measured.before, measured.after, config, part)
     before, after = (_policy(reference, part) for reference in (measured.before, measured.after))
     compared: dict[str, Any] = {"n": deltas.pop("n"), "before": before, "after": after, **deltas}
-    if measured.control is not None:
-        compared["control"] = _policy(measured.control, part)
-        compared["over_control"] = paired(measured.control, measured.after, config, part)
+    for name, reference in (("control", measured.control), ("rejection", measured.rejection)):
+        if reference is not None:
+            compared[name] = _policy(reference, part)
+            compared[f"over_{name}"] = paired(reference, measured.after, config, part)
     return compared
 
 

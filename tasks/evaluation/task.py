@@ -16,7 +16,12 @@ from tasks.pipeline.store import digest_of
 if TYPE_CHECKING:
     from tasks.evaluation.comparison import Measured
 
-_POLICIES = {"before": "before RL", "after": "after RL", "control": "control"}
+_POLICIES = {
+    "before": "before RL",
+    "after": "after RL",
+    "control": "control: more SFT",
+    "rejection": "control: rejection sampling",
+}
 
 
 @stage_task("evaluation", code="tasks.evaluation.evaluate", label="evaluation of {name}", ignored=("name",))
@@ -87,14 +92,19 @@ def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one row a figure of `heldout` in summary.json: each policy, and the paired differences with intervals."""
     from tasks.pipeline.prefect_artifacts import with_interval
 
-    over = heldout.get("over_control")
+    over, rejection = heldout.get("over_control"), heldout.get("over_rejection")
     figures = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"]]
     return [
         {
             "figure": name,
             **{title: with_interval(heldout[key], name) for key, title in _POLICIES.items() if key in heldout},
             "change by RL": with_interval(heldout, f"delta_{name}", "+.3f"),
-            **({"after RL against control": with_interval(over, f"delta_{name}", "+.3f")} if over else {}),
+            **({"after RL against more SFT": with_interval(over, f"delta_{name}", "+.3f")} if over else {}),
+            **(
+                {"after RL against rejection sampling": with_interval(rejection, f"delta_{name}", "+.3f")}
+                if rejection
+                else {}
+            ),
         }
         for name in figures
     ]

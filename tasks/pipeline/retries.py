@@ -38,6 +38,9 @@ STAGE_NAMES = (
     "heldout_answers",
     "evaluation",
     "control",
+    "rejection_rollout",
+    "rejection_pairs",
+    "rejection_epoch",
 )
 """The stages of a run, in the order of their first use."""
 

@@ -53,6 +53,25 @@ def play_conversations(
 
 
 @stage_task(
+    "rejection_rollout",
+    code="tasks.rollout.collect",
+    label="rollout for rejection sampling",
+    detail="{config.problems_per_iteration} of {problems.train} problems",
+)
+def play_for_rejection(
+    stage: Stage,
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    seed: int,
+) -> TrajectoryBatchRef:
+    """Let the policy that RL began with have as many conversations as RL had: the best kernels of them are learnt."""
+    run_id = f"{stage.workspace.run_id}-rejection"  # ids of trajectories are unique in a run
+    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
+
+
+@stage_task(
     "repair_rollout",
     code="tasks.rollout.collect",
     label="rollout for repairs",

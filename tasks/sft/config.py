@@ -141,6 +141,8 @@ class SftConfig(FrozenModel):
     warmup_steps: int = Field(default=50, ge=0)
     final_learning_rate_fraction: float = Field(default=0.05, ge=0, le=1)
     """The cosine ends at this share of the peak."""
+    decay_steps: int | None = Field(default=None, ge=1)
+    """Steps over which the rate falls; further ones keep the last rate. None: all."""
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
@@ -171,6 +173,19 @@ class SftConfig(FrozenModel):
     def of_repairs(self) -> "SftConfig":
         """Return the settings of the training on repairs: as SFT's but for its length and rate."""
         return self._further(self.repairs.epochs, self.repairs.learning_rate_fraction)
+
+    def prolonged(self, done: int, further: int) -> "SftConfig":
+        """Return the settings of an SFT that goes on after its `done` steps: the same steps first, then `further` ones
+        with the optimizer as it is and the rate where it ended.
+        """
+        changes = {"steps": done + further, "epochs": None, "early_stop": None, "decay_steps": done}
+        return self.of_first_policy().model_copy(update=changes)
+
+    def at_last_rate(self, steps: int) -> "SftConfig":
+        """Return the settings of `steps` steps at the rate where SFT ended, from a policy and with a new optimizer."""
+        epochs = 1.0  # decided by the steps
+        further = self._further(epochs, self.final_learning_rate_fraction)
+        return further.model_copy(update={"epochs": None, "steps": steps, "final_learning_rate_fraction": 1.0})
 
     def of_first_policy(self) -> "SftConfig":
         """Return the settings of the first SFT, without those of the stages after it."""

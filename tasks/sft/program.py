@@ -81,7 +81,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         started = time.perf_counter()
         rate = learning_rate(
             step,
-            total,
+            config.decay_steps or total,
             config.learning_rate,
             warmup_steps=config.warmup_steps,
             final_fraction=config.final_learning_rate_fraction,

@@ -115,14 +115,19 @@ def make_repair_pairs(
     )
 
 
-@stage_task("joint_pairs", code="tasks.sft.joint_pairs", label="pairs of the joint epoch")
-def make_joint_pairs(
+def _make_joint_pairs(
     stage: Stage, batch: TrajectoryBatchRef, problems: ProblemSetRef, episode: EpisodeConfig, backend: str
 ) -> SftDataRef:
     """Answer every turn of conversations on training problems with the best kernel that was found on the problem."""
     from tasks.sft.joint_pairs import build_joint_pairs
 
     return build_joint_pairs(batch, problems, episode, backend, stage.destination)
+
+
+make_joint_pairs = stage_task("joint_pairs", code="tasks.sft.joint_pairs", label="pairs of the joint epoch")(
+    _make_joint_pairs
+)
+"""Pairs of the joint epoch."""
 
 
 def _fine_tune_further(
@@ -132,11 +137,11 @@ def _fine_tune_further(
     config: SftConfig,
     engine: EngineConfig,
     seed: int,
-    initial: CheckpointRef,
+    initial: CheckpointRef | None,
     roles: tuple[str, ...] = (),
     of: str = "",
 ) -> CheckpointRef:
-    """Go on with SFT from a policy. `roles`, `of`: as for `fine_tune`."""
+    """Go on with SFT from a policy; None: from the beginning. `roles`, `of`: as for `fine_tune`."""
     from tasks.sft.train import train_sft
 
     return train_sft(
@@ -167,6 +172,20 @@ fine_tune_further = stage_task(
     code="tasks.sft.train",
     label="control: more SFT{of}",
     ignored=("of",),
-    detail="{config.length} from policy {initial.weight_version}",
+    detail="{config.length}",
 )(_fine_tune_further)
-"""SFT that goes on for `config.steps` steps more: what the time of RL is compared with."""
+"""SFT that goes on: what the time of RL is compared with."""
+
+make_rejection_pairs = stage_task("rejection_pairs", code="tasks.sft.joint_pairs", label="pairs of rejection sampling")(
+    _make_joint_pairs
+)
+"""Pairs of the control by rejection sampling."""
+
+fine_tune_on_winners = stage_task(
+    "rejection_epoch",
+    code="tasks.sft.train",
+    label="control: rejection sampling{of}",
+    ignored=("of",),
+    detail="{config.length} of {data.pairs} pairs",
+)(_fine_tune_further)
+"""SFT that goes on with the best kernels of as many conversations as RL had."""

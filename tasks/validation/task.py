@@ -5,6 +5,14 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, 
 from tasks.pipeline.stage import Stage, stage_task
 from tasks.validation.config import ValidationConfig
 
+_QUARANTINE = {
+    "SFT data": "sft",
+    "pairs of repairs": "repairs",
+    "pairs of the joint epoch": "joint",
+    "pairs of rejection sampling": "rejection",
+}
+"""By name of the pairs: the folder of those that are put aside."""
+
 
 @stage_task("validate_problems", code="tasks.validation.checks", label="check of the problem set")
 def check_problems(stage: Stage, problems: ProblemSetRef, config: ValidationConfig) -> ProblemSetRef:
@@ -24,7 +32,7 @@ def check_sft_data(
     """
     from tasks.validation.checks import validate_sft_pairs
 
-    folder = {"SFT data": "sft", "pairs of repairs": "repairs"}.get(name, "joint")
+    folder = _QUARANTINE[name]
     quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / folder
     return validate_sft_pairs(data, config, reward, stage.destination, quarantine, stage.docs_dir)
 

@@ -52,8 +52,9 @@ def headline(summary: Mapping[str, Any]) -> Headline:
     details += _harder(summary)
     if primary := _primary(summary):
         details.insert(0, primary)
-    if all("over_control" in found for found in _decodings(summary).values()):
-        details.append(_against_control(summary))
+    for among, control in _CONTROLS.items():
+        if all(among in found for found in _decodings(summary).values()):
+            details.append(_against_control(summary, among, control))
     _, weaker_return = _weaker(summary, "mean_return")
     best = tone if tone != "unclear" else direction(weaker_return["delta_mean_return_ci"])
     return Headline(sentence.replace("  ", " "), tuple(details), best)
@@ -137,12 +138,19 @@ def _change(subject: str, before: float | None, after: float | None, interval: l
             return f"{subject} went from {form(before)} to {form(after)}, which sampling noise alone could explain."
 
 
-def _against_control(summary: Mapping[str, Any]) -> str:
-    kind, heldout = _weaker(summary, "mean_return", among="over_control")
-    interval = heldout["over_control"]["delta_mean_return_ci"]
+_CONTROLS = {
+    "over_control": "the control, which spent the same extra time on supervised fine-tuning",
+    "over_rejection": "rejection sampling, which had about as many kernels judged",
+}
+"""By the key of the differences: the policy that RL's is compared with."""
+
+
+def _against_control(summary: Mapping[str, Any], among: str, control: str) -> str:
+    kind, heldout = _weaker(summary, "mean_return", among=among)
+    interval = heldout[among]["delta_mean_return_ci"]
     comparison = {"gain": "beats", "loss": "is behind", "unclear": "cannot be told apart from"}[direction(interval)]
     by = f"By mean return of {kind} answers" if kind else "By mean return"
-    return f"{by} it {comparison} the control, which spent the same extra time on supervised fine-tuning."
+    return f"{by} it {comparison} {control}."
 
 
 def _percent(value: float | None) -> str:

@@ -74,7 +74,7 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "timed": name.startswith(_TIMED),
                 "policies": [
                     (shown(name, heldout[policy].get(name)), interval_text(name, heldout[policy].get(f"{name}_ci")))
-                    for policy in ("before", "after", "control")
+                    for policy in ("before", "after", "control", "rejection")
                     if policy in heldout
                 ],
                 "change": change_text(name, delta),

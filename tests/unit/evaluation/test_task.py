@@ -10,4 +10,4 @@ def test_changes_stand_with_their_intervals_and_the_control_beside_them():
     assert correct["change by RL"] == "+0.000 [-0.100, +0.100]"
     assert "control" not in correct
     with_control = heldout_rows({**heldout, "control": overall, "over_control": {"delta_correct": 0.2}})
-    assert with_control[0]["after RL against control"] == "+0.200"
+    assert with_control[0]["after RL against more SFT"] == "+0.200"

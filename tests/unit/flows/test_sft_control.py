@@ -43,11 +43,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the steps that SFT is asked for, instead of training them."""
     steps: list[int] = []
 
-    def further(
-        workspace: Any, data: Any, model: Any, config: Any, resources: Any, seed: int, initial: CheckpointRef, **_: Any
-    ):
-        steps.append(config.steps)
-        return initial
+    def further(workspace: Any, data: Any, model: Any, config: Any, resources: Any, seed: int, initial: Any, **_: Any):
+        assert config.epochs is None
+        steps.append(config.steps if config.decay_steps is None else config.steps - config.decay_steps)
+        return initial or CheckpointRef(uri="/control", digest="control")
 
     monkeypatch.setattr(control, "fine_tune_further", further)
     monkeypatch.setattr(
@@ -62,6 +61,26 @@ def test_its_steps_fit_into_the_seconds_of_rl_alone(run: SmallRun, asked: list[i
     control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
     assert asked == [50]  # 10 s of RL stages, 0.2 s a step
     assert run.state.control.evaluation is not None
+
+
+def test_its_optimizer_and_rate_go_on_where_sft_ended(run: SmallRun, asked: list[int], monkeypatch: pytest.MonkeyPatch):
+    configs: list[tuple[Any, Any]] = []
+
+    def further(workspace: Any, data: Any, model: Any, config: Any, engine: Any, seed: int, initial: Any, **_: Any):
+        configs.append((config, initial))
+        return CheckpointRef(uri="/control", digest="control")
+
+    monkeypatch.setattr(control, "fine_tune_further", further)
+    control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
+    run.config = RunConfig.model_validate({"sft": {"repairs": {"problems": 8}}})
+    control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
+    (longer, start), (later, policy) = configs
+    # SFT's two steps are made again, with the same rates; its last rate stays.
+    assert (start, longer.decay_steps, longer.steps) == (None, 2, 52)
+    # After repairs it begins from the policy, at the same rate.
+    assert policy == run.state.policies[0]
+    assert later.learning_rate == pytest.approx(longer.learning_rate * longer.final_learning_rate_fraction)
+    assert (later.steps, later.final_learning_rate_fraction) == (50, 1.0)
 
 
 def test_a_resumed_run_keeps_the_number(run: SmallRun, asked: list[int]):

@@ -19,14 +19,15 @@ def test_the_expectation_agrees_with_what_was_measured():
 
 
 @pytest.mark.parametrize("name", ["local", "test"])
-def test_the_control_is_announced_and_takes_as_long_as_rl(name: str):
+def test_the_control_is_announced_and_takes_as_long_as_sft_and_rl(name: str):
     with_control = load_configuration(f"deployments/configs/{name}.yaml", ["control=true"])
     without = load_configuration(f"deployments/configs/{name}.yaml", ["control=false"])
     assert [line for line in describe(with_control) if line not in describe(without)] == [describe(with_control)[-2]]
     assert describe(with_control)[-2].startswith("control: SFT goes on")
     none = load_configuration(f"deployments/configs/{name}.yaml", ["iterations=0"])
     extra = expected_seconds(with_control) - expected_seconds(without)
-    assert extra == pytest.approx(expected_seconds(without) - expected_seconds(none))
+    (sft,) = (stage.seconds for stage in expected_stages(without) if stage.label == "SFT")
+    assert extra == pytest.approx(expected_seconds(without) - expected_seconds(none) + sft)
 
 
 def test_epochs_and_refills_are_told_as_they_are_set():

@@ -1,0 +1,64 @@
+"""Rejection-sampling control of a run: as many judged conversations as RL had, spent on one round of it instead.
+
+The policy that RL began with holds conversations on training problems, and SFT goes on with the best kernel found on
+each (tasks.sft.joint_pairs): no gradient of a wrong answer, no second policy that samples.
+"""
+
+from flows.evaluation import heldout_evaluations
+from flows.run.run import Run
+from flows.run.state import RejectionState
+from flows.sft import trained_further
+from kernels_eval.errors import InputError
+from tasks.models.config import ModelConfig
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
+from tasks.pipeline.store import read_metadata
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.task import play_for_rejection
+from tasks.sft.task import fine_tune_on_winners, make_rejection_pairs
+from tasks.validation.task import check_sft_data
+
+_SEED = 4_000_037
+"""Added to the run's seed: the problems are drawn apart from the iterations'."""
+
+
+def evaluate_rejection_control(run: Run, problems: ProblemSetRef) -> None:
+    """Train policy 0 on the best kernels of as many conversations as RL had, and evaluate it; recorded in the run."""
+    config, state = run.config, run.state
+    first, episode = state.policies[0], config.rollout.episode
+    conversations = sum(batch.trajectories for batch in state.batches.values())
+    rollout = _with_conversations(config.rollout, conversations, problems.train)
+    batch = play_for_rejection(run.workspace, first, problems, rollout, run.judge, seed=config.seed + _SEED)
+    data = make_rejection_pairs(run.workspace, batch, problems, episode, config.judge.backend)
+    if not data.pairs:
+        raise InputError(
+            f"rejection_control: none of {batch.trajectories} conversations found a correct kernel; expected some "
+            "(more of sft.steps would help, or rejection_control = false)"
+        )
+    taught = set(read_metadata(data.path)["roles"])
+    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of rejection sampling")
+
+    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
+        settings, engine = config.sft.of_joint_epoch(), config.update.engine
+        workspace, seed = run.workspace, config.seed
+        return fine_tune_on_winners(workspace, data, model, settings, engine, seed, initial, roles=roles, of=of)
+
+    policy = trained_further(run, first, train, taught, of=", rejection sampling")
+    sampled, greedy = heldout_evaluations(run, problems, policy, name="rejection sampling")
+    run.record_rejection(
+        RejectionState(
+            judged=batch.turns,
+            judged_by_rl=sum(each.turns for each in state.batches.values()),
+            after=max(state.policies),
+            policy=policy,
+            evaluation=sampled,
+            greedy_evaluation=greedy,
+        )
+    )
+
+
+def _with_conversations(rollout: RolloutConfig, conversations: int, there_are: int) -> RolloutConfig:
+    """Return the settings of one rollout with about so many conversations, in groups as large as RL's or larger."""
+    problems = max(min(there_are, conversations // rollout.samples_per_problem), 1)
+    samples = max(round(conversations / problems), 1)
+    changes = {"problems_per_iteration": problems, "samples_per_problem": samples, "samples_per_kernel": 1}
+    return rollout.model_copy(update=changes)

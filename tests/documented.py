@@ -29,7 +29,7 @@ SMALL = {
         # So little training makes no kernel right: only their lengths tell answers apart.
         "episode": {"reward": "kernelbench - 0.2*length"},
     },
-    "update": {"threads_per_rank": 1},
+    "update": {"threads_per_rank": 1, "wanted_groups": None, "most_problems": None},
     "evaluation": {"samples_per_problem": 2, "pass_at": [1, 2], "bootstrap_resamples": 200},
 }
 """Settings with which `kernelmill train` takes a minute or two."""

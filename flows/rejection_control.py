@@ -8,7 +8,6 @@ from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
 from flows.run.state import RejectionState
 from flows.sft import trained_further
-from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.pipeline.store import read_metadata
@@ -30,10 +29,12 @@ def evaluate_rejection_control(run: Run, problems: ProblemSetRef) -> None:
     batch = play_for_rejection(run.workspace, first, problems, rollout, run.judge, seed=config.seed + _SEED)
     data = make_rejection_pairs(run.workspace, batch, problems, episode, config.judge.backend)
     if not data.pairs:
-        raise InputError(
-            f"rejection_control: none of {batch.trajectories} conversations found a correct kernel; expected some "
-            "(more of sft.steps would help, or rejection_control = false)"
+        message = (
+            f"rejection sampling: none of {batch.trajectories} conversations found a correct kernel; there is no such "
+            "control (more of sft.steps would help)"
         )
+        run.workspace.tell(lambda listener: listener.warned(message))
+        return
     taught = set(read_metadata(data.path)["roles"])
     data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of rejection sampling")
 

@@ -21,6 +21,13 @@ class Operational:
     """
 
 
+class AddedLater:
+    """Marks a setting that came after runs were made: at its default it counts in no key, so that theirs stay.
+
+    Only for a default with which everything is as it was before.
+    """
+
+
 class FileContent:
     """Marks a setting that names a file or folder of the user's: to a cache key its content counts, not its name."""
 
@@ -76,15 +83,15 @@ def decisive_part(
     of_file: Callable[[str], Any] = str,
     of_code: Callable[[NamesCode, str], Any] = name_alone,
 ) -> dict[str, Any]:
-    """Return the part of a model that decides a result, as JSON values: all but the `Operational` fields, at any depth.
+    """Return the part of a model that decides a result, as JSON values, at any depth.
+
+    That is all but the `Operational` fields, and those `AddedLater` that have their default.
 
     `of_file` returns what stands for the name of a file (`FileContent`), `of_code` for a name of code (`NamesCode`); by
     default the name itself.
     """
     fields = type(model).model_fields
-    part: dict[str, Any] = model.model_dump(
-        mode="json", exclude={name for name in fields if Operational in fields[name].metadata}
-    )
+    part: dict[str, Any] = model.model_dump(mode="json", exclude={name for name in fields if _is_silent(model, name)})
     for name in part:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
@@ -98,6 +105,13 @@ def decisive_part(
         else:
             part[name] = normalised(part[name])
     return part
+
+
+def _is_silent(model: BaseModel, name: str) -> bool:
+    """True for a field that counts in no key."""
+    field = type(model).model_fields[name]
+    is_as_before = AddedLater in field.metadata and getattr(model, name) == field.get_default(call_default_factory=True)
+    return is_as_before or Operational in field.metadata
 
 
 def _models_in(value: Any) -> dict[str, BaseModel]:

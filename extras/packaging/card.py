@@ -44,6 +44,7 @@ def model_card(inputs: PackageInputs, folder: str) -> str:
         sampling=sampling,
         sampling_arguments=_sampling_arguments(sampling),
         thinking=inputs.rollout.episode.thinking,
+        system=inputs.rollout.episode.system_message is not None,
         sft_data=inputs.sft_data,
         batches=inputs.batches,
         iterations=_counted(len(inputs.batches), "iteration"),

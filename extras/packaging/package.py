@@ -4,7 +4,8 @@ A package is a folder with
 
 - the policy: `config.json`, weights, tokenizer, chat template, as transformers reads them;
 - `kernelmill.yaml`: the run's configuration, less paths and settings of the machine;
-- `prompt.txt`: the first message to the policy, with `{source}` in place of the module's source;
+- `prompt.txt`: the first request to the policy, with `{source}` in place of the module's source;
+- `system.txt`: the system message before it, if the run had one (`rollout.episode.system_message`);
 - `README.md`: the model card; `LICENSE`: that of the files that we write;
 - `package.json`: `Package`, with the SHA-256 of each of these files;
 - `manifest.json`: that of every artifact (tasks.pipeline.store), by which damage is found when the folder is opened.
@@ -31,6 +32,7 @@ PACKAGE_FILE = "package.json"
 SETTINGS_FILE = "kernelmill.yaml"
 CARD_FILE = "README.md"
 PROMPT_FILE = "prompt.txt"
+SYSTEM_FILE = "system.txt"
 LICENSE_FILE = "LICENSE"
 _SOURCE = "{source}"
 _CHECKOUT = Path(__file__).parents[2]
@@ -60,13 +62,15 @@ def write_package(inputs: PackageInputs, destination: Path) -> Package:
 
     destination = destination.resolve()  # a link's target, which can be on another disk, is what a rename replaces
     check_destination(destination)
-    (prompt,) = prompt_messages(_SOURCE, (), inputs.rollout.episode, inputs.judge.backend)
+    *system, prompt = prompt_messages(_SOURCE, (), inputs.rollout.episode, inputs.judge.backend)
     texts = {
         SETTINGS_FILE: yaml.safe_dump(inputs.settings, sort_keys=False),
         PROMPT_FILE: prompt.content,
         CARD_FILE: model_card(inputs, destination.name),
         LICENSE_FILE: _license_text(),
     }
+    if system:
+        texts[SYSTEM_FILE] = system[0].content
     with publish(destination, {"run_id": inputs.run_id, "weight_version": inputs.version}) as folder:
         files = copy_policy(inputs.policy.path, folder)
         for name, text in texts.items():

@@ -96,6 +96,8 @@ def check_pretrained(config: RunConfig) -> None:
     """Check the pretrained models that the configuration names."""
     check_not_latest(config.model, Path(config.runs_dir))
     check_policy(config.model)
+    if config.rollout.episode.system_message is not None:
+        check_system_messages(config)
     for name, agent in config.rollout.episode.agents.items():
         if agent.pretrained is not None:
             check_model_folder(f"rollout.episode.agents.{name}.pretrained", agent.pretrained)
@@ -106,6 +108,20 @@ def check_pretrained(config: RunConfig) -> None:
     if critic is not None:
         architectures_of("update.critic.pretrained", Path(critic))
         check_weights("update.critic.pretrained", Path(critic))
+
+
+def check_system_messages(config: RunConfig) -> None:
+    """Check that the pretrained models' chat templates take a system message."""
+    from tasks.models.chat import check_system_message
+    from tasks.models.tokenizer import load_tokenizer
+
+    agents = [agent.pretrained for agent in config.rollout.episode.agents.values()]
+    for name in dict.fromkeys((config.model.pretrained, *agents)):
+        if name is not None and Path(name).is_dir():
+            try:
+                check_system_message(load_tokenizer(Path(name)))
+            except InputError as error:
+                raise InputError(f"rollout.episode.system_message: {error}") from error
 
 
 def check_lora(config: RunConfig) -> None:

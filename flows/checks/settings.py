@@ -34,6 +34,7 @@ def check_settings(config: RunConfig) -> None:
     check_credit(config)
     check_shared_base(config)
     check_served_adapters(config)
+    check_reasoning(config)
     if config.sft.is_left_out:
         check_given_policy(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
@@ -105,6 +106,20 @@ def check_credit(config: RunConfig) -> None:
             "update.credit: counterfactual compares answers to the same kernel; expected rollout.samples_per_kernel of "
             f"2 or more, found {shared}, and update.advantage = {' or '.join(names_that_compare('turns'))}, or "
             f"another that compares turns, found {update.advantage}"
+        )
+
+
+def check_reasoning(config: RunConfig) -> None:
+    """Check that SFT on reasoning has some, and that the policy is asked for it afterwards."""
+    data = config.sft.data
+    if data.reasoning == "drop" or config.sft.is_left_out:
+        return
+    if data.path is None:
+        raise InputError("sft.data.reasoning: keep, but generated pairs have none; expected sft.data.path, or drop")
+    if not config.rollout.episode.thinking:
+        raise InputError(
+            "sft.data.reasoning: keep, but rollouts ask for answers without reasoning; "
+            "expected rollout.episode.thinking: true"
         )
 
 

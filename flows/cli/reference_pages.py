@@ -117,6 +117,7 @@ def _type_text(annotation: Any) -> str:
     text = re.sub(r"typing\.(Literal|Annotated|Any)", r"\1", text)
     text = re.sub(r"typing\.Optional\[(.*)\]$", r"\1 | None", text)
     text = re.sub(r"Annotated\[(\w+), .*?\)\]\)?\]", r"\1", text)
+    text = re.sub(r"Annotated\[(\w+), [^\[\]]*\]", r"\1", text)
     return re.sub(r"Literal\[(.*?)\]", r"\1", text).replace("NoneType", "None")
 
 

@@ -1,4 +1,4 @@
-"""Reasoning in a model's answer: the tags that models put around it, and the answer without it.
+"""Reasoning in a model's answer: the tags that models put around it, the reasoning itself, and the answer without it.
 
 Reasoning may stand anywhere and several times. A closing tag without an opening one ends reasoning that the prompt's
 template began: everything before it is reasoning. A tag is text, and no tag, in the code of a fenced block, in a
@@ -30,28 +30,44 @@ def without_reasoning(text: str) -> str | None:
     response holds only its end: the caller must add the opening tag first, or reasoning that never ends would count as
     an answer.
     """
+    return _parts(text)[0]
+
+
+def reasoning_of(text: str) -> str:
+    """Return the reasoning of an answer, its parts in their order with an empty line between them; empty if it has none
+    or none that ends.
+    """
+    answer, thoughts = _parts(text)
+    return "" if answer is None else "\n\n".join(thoughts)
+
+
+def _parts(text: str) -> tuple[str | None, list[str]]:
+    """Return (answer as `without_reasoning` does, reasoning that ends)."""
     bare = _BARE_CHANNELS.match(text)
+    thoughts = [] if bare is None else [re.sub(r"\A\s*analysis|assistant\s?final\Z", "", bare[0]).strip()]
     text = text[bare.end() :] if bare else text
     tags = [match for match in _TAG.finditer(text) if not _is_mentioned(text, match)]
     if tags:
         blocks = python_blocks(text, [match.start() for match in tags])
         tags = [match for match in tags if not any(begin <= match.start() < end for begin, end in blocks)]
     if not tags:
-        return text
+        return text, thoughts
     answer: list[str] = []
     place, is_thought = 0, False
     for tag in tags:
         if tag["opens"]:
             if not is_thought:
                 answer.append(text[place : tag.start()])
+                place = tag.end()
             is_thought = True
             continue
+        thoughts.append(text[place : tag.start()])
         if not is_thought:
             answer = []
         place, is_thought = tag.end(), False
     rest = "" if is_thought else text[place:]
     kept = "".join([*answer, rest])
-    return None if is_thought and not kept.strip() else kept
+    return None if is_thought and not kept.strip() else kept, [part.strip() for part in thoughts if part.strip()]
 
 
 def _is_mentioned(text: str, tag: re.Match[str]) -> bool:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.models.chat_templates import (
     THINK_END,
     THINK_START,
@@ -237,6 +237,18 @@ def _rendered(tokenizer: Any, said: Sequence[dict[str, str]], *, for_generation:
     return tokenizer.apply_chat_template(
         said, tokenize=False, add_generation_prompt=for_generation, enable_thinking=thinking, thinking=thinking
     )
+
+
+def check_system_message(tokenizer: Any) -> None:
+    """Raise InputError if the chat template takes no system message, or leaves it out (Gemma 2's refuses it)."""
+    probe = [Message(role=Role.SYSTEM, content="probed system"), Message(role=Role.USER, content="probed question")]
+    called = getattr(tokenizer, "name_or_path", "") or "the tokenizer"
+    try:
+        text = render_conversation(tokenizer, probe, for_generation=True)
+    except (TemplateError, TypeError, ValueError) as error:
+        raise InputError(f"chat template of {called}: it takes no system message: {first_line(error)}") from error
+    if probe[0].content not in text:
+        raise InputError(f"chat template of {called}: it leaves a system message out")
 
 
 def _inline(message: Message) -> dict[str, str]:

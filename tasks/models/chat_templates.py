@@ -116,6 +116,15 @@ def split_thought(content: str) -> tuple[str, str]:
     return thought, content.split(THINK_END)[-1].lstrip("\n")
 
 
+def with_thought(thought: str, answer: str) -> str:
+    """Return the content of an answer with its reasoning, which `split_thought` undoes; no tag stays in the reasoning.
+
+    The answer alone if there is no reasoning.
+    """
+    thought = thought.replace(THINK_START, "").replace(THINK_END, "").strip()
+    return f"{THINK_START}\n{thought}\n{THINK_END}\n\n{answer}" if thought else answer
+
+
 def recognised_family(tokenizer: Any, name: str | None = None) -> TemplateFamily | None:
     """Return the family of a tokenizer's chat template, recognised by its output; None if it is of no known one.
 

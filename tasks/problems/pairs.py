@@ -55,6 +55,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "instruction": ("instruction",),
     "input": ("input",),
     "output": ("output",),
+    "reasoning": ("reasoning", "reasoning_content", "thinking", "thought", "cot"),
 }
 """Places of each column of the formats, in the order in which they are tried."""
 _READERS = {".parquet": read_parquet, ".jsonl": read_json, ".json": read_json}
@@ -137,6 +138,9 @@ def _pair(row: Row, columns: Mapping[str, str], understood: Counter[str]) -> Pai
         if all(column in found or column in row.found for column in form.columns):
             values = dict.fromkeys(form.columns) | ours.values
             pair = form.pair_of(ours._replace(values=values))
+            thought = values.get("reasoning")
+            if isinstance(thought, str) and not pair.reasoning:
+                pair = pair.model_copy(update={"reasoning": thought.strip()})
             understood[" and ".join(f"`{found.get(column, column)}`" for column in form.columns)] += 1
             return pair
     expected = " or ".join(", ".join(form.columns) for form in FORMATS)

@@ -12,7 +12,15 @@ from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.kernel_extraction import without_reasoning
 from tasks.rollout.prompt_examples import LANGUAGES
-from tasks.rollout.prompts import HistoryTurn, answer_text, feedback_text, first_request, prompt_messages
+from tasks.rollout.prompts import (
+    HistoryTurn,
+    answer_text,
+    feedback_text,
+    first_request,
+    next_request,
+    prompt_messages,
+    system_messages,
+)
 
 STOP = "stop"
 """Answer of an agent that finds the best kernel so far good enough."""
@@ -30,11 +38,12 @@ def agent_messages(
         messages = prompt_messages(problem_source, [], episode, backend)
     else:
         content = _request_to_improve(problem_source, best_turn(history), episode, backend, may_stop=agent.may_stop)
-        messages = [Message(role=Role.USER, content=content)]
+        messages = [*system_messages(episode, backend), Message(role=Role.USER, content=content)]
     if not agent.instructions:
         return messages
-    first = messages[0].model_copy(update={"content": f"{agent.instructions.rstrip()}\n\n{messages[0].content}"})
-    return [first, *messages[1:]]
+    place = next(place for place, message in enumerate(messages) if message.role is Role.USER)
+    content = f"{agent.instructions.rstrip()}\n\n{messages[place].content}"
+    return [*messages[:place], messages[place].model_copy(update={"content": content}), *messages[place + 1 :]]
 
 
 def best_turn(history: Sequence[HistoryTurn]) -> HistoryTurn:
@@ -53,16 +62,20 @@ def _request_to_improve(
 ) -> str:
     kernel = "" if given.kernel_source is None else answer_text(given.kernel_source)
     feedback = feedback_text(given.verdict, given.reward, episode.feedback)
-    if episode.prompt == "source":
+    if episode.prompt == "source" and episode.prompt_template is None:
         kinds = () if episode.feedback == "none" else _issue_kinds(given.verdict)
         parts = [problem_source.strip("\n"), kernel, feedback, *kinds]
         return "\n".join(part for part in parts if part) + "\n"
-    request = first_request(problem_source, episode.prompt, backend)
-    language = LANGUAGES[backend]
-    wish = "Make it faster" if given.verdict.correct else "Mend it"
-    parts = [request, f"A {language} kernel that was written for it:" if kernel else "", kernel, feedback]
-    leave = f" If it cannot be made better, answer with the single word {STOP}." if may_stop else ""
-    return "\n\n".join([*(part for part in parts if part), f"{wish}: answer with the whole new code block.{leave}"])
+    request = first_request(problem_source, episode, backend)
+    language = LANGUAGES.get(backend, backend)
+    parts = [request, f"A {language} kernel that was written for it:" if kernel else "", kernel]
+    leave = f"If it cannot be made better, answer with the single word {STOP}." if may_stop else ""
+    if episode.retry_template is not None:
+        parts += [next_request(given.verdict, feedback, episode, backend), leave]
+    else:
+        wish = "Make it faster" if given.verdict.correct else "Mend it"
+        parts += [feedback, f"{wish}: answer with the whole new code block. {leave}".rstrip()]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _issue_kinds(verdict: Verdict) -> tuple[str, ...]:

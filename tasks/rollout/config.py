@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.doors import Door
-from kernels_eval.frozen import FrozenModel, Operational
+from kernels_eval.frozen import AddedLater, FrozenModel, Operational
 from kernels_eval.rewards import RewardText
 from tasks.agents.config import AgentConfig, AgentName, check_agents
+from tasks.rollout.prompt_texts import FirstTemplate, LaterTemplate, SystemMessage
 
 ENGINE = Door(
     "engine",
@@ -71,6 +72,14 @@ class EpisodeConfig(FrozenModel):
     """This many turns in a row with reward 0 end the episode."""
     prompt: Literal["instruct", "source"] = "instruct"
     """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch)."""
+    system_message: Annotated[SystemMessage | None, AddedLater] = None
+    """Text file with a system message, or the text; none: no message. May have `{{ language }}`."""
+    prompt_template: Annotated[FirstTemplate | None, AddedLater] = None
+    """Text file with the first request in place of the style's, or the text. Has `{{ problem }}`, and may have
+    `{{ language }}` and `{{ example }}` (docs/rollouts.md)."""
+    retry_template: Annotated[LaterTemplate | None, AddedLater] = None
+    """Text file with the request for a better kernel, or the text. Has `{{ feedback }}`, and may have `{{ wish }}` and
+    `{{ language }}`."""
     feedback: Literal["full", "brief", "none"] = "full"
     """Feedback on the earlier verdict in a later turn's prompt."""
     history_tokens: int = Field(default=0, ge=0)

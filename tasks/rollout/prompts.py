@@ -3,8 +3,9 @@
 SFT writes its conversations with the same functions: the policy is trained on the messages that it gets in rollouts.
 
 Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone (small models
-trained from scratch). Feedback styles: `full` is the whole verdict; `brief` is at most two short lines of a small
-vocabulary; `none` asks for another kernel without feedback (an ablation).
+trained from scratch). `prompt_template` and `retry_template` stand in place of the style's requests. Feedback styles:
+`full` is the whole verdict; `brief` is at most two short lines of a small vocabulary; `none` asks for another kernel
+without feedback (an ablation).
 
 Compression: if a prompt has no room for the whole history, `compressed` takes the first of these that fits:
 
@@ -27,6 +28,7 @@ from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.kernel_extraction import without_reasoning
 from tasks.rollout.prompt_examples import EXAMPLES, LANGUAGES
+from tasks.rollout.prompt_texts import filled
 
 FeedbackStyle = Literal["full", "brief", "none"]
 _ERROR_CHARACTERS = 2000
@@ -55,13 +57,16 @@ def prompt_messages(
     The messages for a history continue those for any prefix of it: earlier messages are never rewritten. Raises
     InputError if style `instruct` has no instructions for this back end.
     """
-    messages = [Message(role=Role.USER, content=first_request(problem_source, episode.prompt, backend))]
+    messages = [
+        *system_messages(episode, backend),
+        Message(role=Role.USER, content=first_request(problem_source, episode, backend)),
+    ]
     for turn in history:
         if turn.shortened:
-            told = _verdict_line(turn.verdict, episode)
+            told = _verdict_line(turn.verdict, episode, backend)
         else:
             feedback = feedback_text(turn.verdict, turn.reward, episode.feedback)
-            told = _next_request(turn.verdict, feedback, episode.prompt)
+            told = next_request(turn.verdict, feedback, episode, backend)
         messages.append(Message(role=Role.ASSISTANT, content=turn.response_text))
         messages.append(Message(role=Role.USER, content=told))
     return messages
@@ -86,16 +91,27 @@ def judge_for(episode: EpisodeConfig, judge: JudgeConfig) -> JudgeConfig:
     return judge.model_copy(update={"public_messages": True}) if episode.feedback == "full" else judge
 
 
-def first_request(problem_source: str, style: Literal["instruct", "source"], backend: str) -> str:
+def system_messages(episode: EpisodeConfig, backend: str) -> list[Message]:
+    """Return the user's system message; nothing if there is none."""
+    if episode.system_message is None:
+        return []
+    content = filled(episode.system_message, {"language": LANGUAGES.get(backend, backend)})
+    return [Message(role=Role.SYSTEM, content=content)]
+
+
+def first_request(problem_source: str, episode: EpisodeConfig, backend: str) -> str:
     """Return the request for a first kernel. Raises InputError if style `instruct` has none for this back end."""
     source = problem_source.strip("\n") + "\n"
-    if style == "source":
+    if episode.prompt_template is not None:
+        values = {"problem": source.removesuffix("\n"), "language": LANGUAGES.get(backend, backend)}
+        return filled(episode.prompt_template, {**values, "example": EXAMPLES.get(backend, "")})
+    if episode.prompt == "source":
         return source
     if backend not in LANGUAGES:
         raise InputError(
             f"rollout.episode.prompt: instruct: there are instructions for {', '.join(LANGUAGES)}, "
             f"none for judge.backend = {backend}; write them in tasks/rollout/prompt_examples.py, "
-            "or set rollout.episode.prompt=source"
+            "or set rollout.episode.prompt=source, or a rollout.episode.prompt_template"
         )
     language = LANGUAGES[backend]
     return f"""You write fast {language} kernels for PyTorch programs.
@@ -114,19 +130,23 @@ The program:
 {source}```"""  # noqa: E501
 
 
-def _next_request(verdict: Verdict, feedback: str, style: Literal["instruct", "source"]) -> str:
-    if style == "source":
+def next_request(verdict: Verdict, feedback: str, episode: EpisodeConfig, backend: str) -> str:
+    """Return the request for a better kernel than the one that the verdict and its feedback are on."""
+    wish = "Make it faster" if verdict.correct else "Mend it"
+    if episode.retry_template is not None:
+        values = {"feedback": feedback, "wish": wish, "language": LANGUAGES.get(backend, backend)}
+        return filled(episode.retry_template, values)
+    if episode.prompt == "source":
         return feedback or "retry"
     if not feedback:
         return "Write another version. Answer with one complete Python code block."
-    wish = "Make it faster" if verdict.correct else "Mend it"
     return f"{feedback}\n\n{wish}. Answer with one complete Python code block."
 
 
-def _verdict_line(verdict: Verdict, episode: EpisodeConfig) -> str:
+def _verdict_line(verdict: Verdict, episode: EpisodeConfig, backend: str) -> str:
     """Return one line on an older turn; without feedback, the same neutral request as a whole turn."""
     if episode.feedback == "none":
-        return _next_request(verdict, "", episode.prompt)
+        return next_request(verdict, "", episode, backend)
     return ", ".join(_brief_feedback(verdict).split("\n"))
 
 

@@ -86,6 +86,7 @@ async def roll_out(
 ) -> TrajectoryBatchRef:
     """Run the requested episodes with this engine and judge, publish their trajectories; keep `counts` up to date."""
     from kernels_eval.rewards import reward_bounds, reward_of
+    from tasks.models.chat import check_system_message
     from tasks.problems.problem_set import read_problems
     from tasks.trajectories.json_logs import JsonLogs
     from tasks.trajectories.writer import write_trajectories
@@ -117,6 +118,8 @@ async def roll_out(
         sampling=sampling,
         backend=request.judge.backend,
     )
+    if episode.system_message is not None:
+        check_system_message(tokenizer)
     reward_bounds(episode.reward)  # an unknown name is refused before anything is generated
     judge_client = JudgeClient(judge, partial(reward_of, episode.reward), config.judge_patience_s)
     json_logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None

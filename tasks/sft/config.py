@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from kernels_eval.frozen import AddedLater, FileContent, FrozenModel, Operational
 from tasks.problems.config import PAIR_READER
 from tasks.training.config import Beta, LoraConfig
 
@@ -43,6 +43,9 @@ class SftDataConfig(FrozenModel):
     bad_rows: float = Field(default=0.5, ge=0, le=1)
     """Share of the rows at `path` that may be no pairs: each is named in the log, counted and left out. More stop the
     run; 0: any does."""
+    reasoning: Annotated[Literal["keep", "drop"], AddedLater] = "drop"
+    """`keep`: what is thought before a kernel at `path` is part of the answer to learn, in the form of the model's chat
+    template (Qwen3: `<think> … </think>`). Needs `rollout.episode.thinking`. `drop`: the kernel alone is."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"

@@ -36,6 +36,8 @@ class Draft(FrozenModel):
     problem: Problem
     kernel: str
     earlier: tuple[str, ...] = ()
+    reasoning: str = ""
+    """Before the kernel, without tags."""
     composition: str = ""
     style: str = ""
 
@@ -108,7 +110,8 @@ def load_drafts(
     for pair in load_pairs(path, columns, bad_rows, reader):
         problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
         earlier = () if pair.earlier_source is None else (*pair.before, pair.earlier_source)
-        drafts.append(Draft(problem=problem, kernel=pair.kernel_source, earlier=earlier, style="external"))
+        kernel, reasoning = pair.kernel_source, pair.reasoning
+        drafts.append(Draft(problem=problem, kernel=kernel, earlier=earlier, reasoning=reasoning, style="external"))
     return drafts
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from kernels_eval import Problem, Verdict
 from kernels_eval.rewards import reward_of
 from tasks.agents.config import author_of, with_solver
-from tasks.models.chat_templates import Message, Role
+from tasks.models.chat_templates import Message, Role, with_thought
 from tasks.pipeline.references import SftDataRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.pipeline.tables import PAIRS_FILE
@@ -55,15 +55,17 @@ def pair_row(
     backend: str,
     *,
     keeps: bool,
+    reasoning: str = "",
 ) -> dict[str, Any]:
     """Return the row in which the agent whose turn it is after `history` answers with a kernel, and SFT trains on it.
 
     `verdict`: on that kernel. `keeps`: the kernel is no better than the best of the history, and an agent that may stop
-    does. The row's id, and what is known of a generated kernel, are left to the caller.
+    does. `reasoning`: comes before the kernel. The row's id, and what is known of a generated kernel, are left to the
+    caller.
     """
     role = author_of(episode.agents, len(history))
     agent = with_solver(episode.agents)[role]
-    answer = STOP if keeps and agent.may_stop else answer_text(kernel)
+    answer = STOP if keeps and agent.may_stop else with_thought(reasoning, answer_text(kernel))
     messages = [
         *agent_messages(problem.source, history, episode, backend, agent),
         Message(role=Role.ASSISTANT, content=answer, trained=True),

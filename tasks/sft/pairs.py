@@ -53,6 +53,11 @@ def build_sft_data(
         drafts = load_drafts(Path(config.path), config.columns, config.bad_rows, config.reader)
     else:
         drafts = generate_drafts(config, problems, seed if config.seed is None else config.seed, judge.backend)
+    if config.reasoning == "keep" and not any(draft.reasoning for draft in drafts):
+        raise InputError(
+            f"sft.data.reasoning: keep, but none of {len(drafts)} pairs has any; expected answers with <think> … "
+            "</think>, a column or field `reasoning`, or drop"
+        )
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     verdicts = _judge(
         cleaned.clean,
@@ -155,5 +160,6 @@ def _row(
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
     keeps = bool(history) and reward <= best_turn(history).reward
-    row = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps)
+    thought = draft.reasoning if config.reasoning == "keep" else ""
+    row = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps, reasoning=thought)
     return {**row, "pair_id": f"{number:06d}", "composition": draft.composition, "style": draft.style, "used": used}

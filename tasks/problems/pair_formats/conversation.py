@@ -1,5 +1,8 @@
 """Pairs of question and answer from conversations, as a chat or as prompt and completion.
 
+The reasoning is that of the same answer: between tags, or in a field of the message
+(`reasoning_content`, `reasoning`, `thinking`).
+
 The problem is the last one that a user's message holds: as it is, in a fenced block, or behind words. The kernel to
 imitate is the one in the last answer that has one, read as in rollouts (tasks.answers): words and reasoning around it
 are left out. Kernels of answers before it, to the same problem, are earlier ones. So is the kernel in the user's
@@ -15,6 +18,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
 from tasks.answers.fences import content, fenced, parsed, spans
 from tasks.answers.kernel import defines_model, extract_kernel
+from tasks.answers.reasoning import reasoning_of
 from tasks.problems.pair_formats.pair import Pair
 from tasks.problems.row import Row, shown
 
@@ -22,6 +26,7 @@ _MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
 _BEGINS_CODE = re.compile(r"(?:import|from|class|def)\b|[@\"#]")
 _ANSWERING = ("assistant", "gpt", "model", "bot", "chatgpt")
 """Names of who answers; everybody else asks."""
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 PROBLEM = "a KernelBench problem that defines Model, get_inputs, get_init_inputs"
 
 
@@ -31,6 +36,8 @@ class Said(NamedTuple):
     answers: bool
     """A model's answer; else it is a user's or the system's."""
     text: str
+    reasoning: str = ""
+    """Given apart from the text."""
 
 
 def pair_of_messages(row: Row) -> Pair:
@@ -47,7 +54,7 @@ def pair_from(row: Row, where: str, said: Sequence[Said]) -> Pair:
     """Return the pair of a conversation; InputError names the row and what it lacks. `where`: the answers' column."""
     problem: str | None = None
     kernels: list[str] = []
-    answered = False
+    answered, reasoning = False, ""
     for message in said:
         if not message.answers:
             found = problem_in(message.text)
@@ -55,7 +62,7 @@ def pair_from(row: Row, where: str, said: Sequence[Said]) -> Pair:
                 problem, kernels, answered = found, earlier_in(message.text), False
         elif problem is not None and (kernel := kernel_in(message.text)) is not None:
             kernels.append(kernel)
-            answered = True
+            answered, reasoning = True, message.reasoning or reasoning_of(message.text)
     if problem is None:
         asked = " ".join(message.text for message in said if not message.answers)
         raise InputError(
@@ -73,6 +80,7 @@ def pair_from(row: Row, where: str, said: Sequence[Said]) -> Pair:
         kernel_source=kernel,
         earlier_source=before[-1] if before else None,
         before=tuple(before[:-1]),
+        reasoning=reasoning,
     )
 
 
@@ -156,4 +164,6 @@ def _message(item: Any) -> Said | None:
         text = "\n".join(part for part in parts if isinstance(part, str))
     if not isinstance(role, str) or not isinstance(text, str):
         return None
-    return Said(role.lower() in _ANSWERING, text)
+    thoughts = (item.get(field) for field in _REASONING_FIELDS)
+    reasoning = next((thought.strip() for thought in thoughts if isinstance(thought, str)), "")
+    return Said(role.lower() in _ANSWERING, text, reasoning)

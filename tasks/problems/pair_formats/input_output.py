@@ -23,6 +23,7 @@ from typing import Any
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
 from tasks.answers.kernel import extract_kernel
+from tasks.answers.reasoning import reasoning_of
 from tasks.problems.pair_formats.conversation import Said, kernel_in, pair_from, problem_in
 from tasks.problems.pair_formats.pair import Pair, needed
 from tasks.problems.row import Row, shown
@@ -48,7 +49,9 @@ def pair_of(row: Row) -> Pair:
             raise InputError(
                 f"{row.where}: field `output`: expected a kernel that defines ModelNew, found {shown(answer)}"
             )
-        pair = Pair(problem_source=problem, kernel_source=kernel, earlier_source=earlier)
+        pair = Pair(
+            problem_source=problem, kernel_source=kernel, earlier_source=earlier, reasoning=reasoning_of(answer)
+        )
     else:
         raise InputError(
             f"{row.where}: field `input`: expected text or an object with {', '.join(KEYS)}, found {shown(given)}"

@@ -22,6 +22,8 @@ class Pair(FrozenModel):
     """Kernels that came before the earlier one, oldest first."""
     runtime_ms: float | None = None
     """Time of the kernel as its source gives it; it only orders the kernels of one problem."""
+    reasoning: str = ""
+    """What its author thought before the kernel, without tags; empty: not known."""
     composition: str = ""
     style: str = ""
 

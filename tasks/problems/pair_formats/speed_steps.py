@@ -29,5 +29,5 @@ def speed_steps(pairs: Iterable[Pair]) -> Iterator[Pair]:
         slow_ms, slow = timed[0]
         for runtime_ms, pair in timed[1:]:
             if slow_ms >= MIN_STEP * runtime_ms:
-                yield pair.model_copy(update={"pair_id": "", "earlier_source": slow.kernel_source})
+                yield pair.model_copy(update={"pair_id": "", "earlier_source": slow.kernel_source, "reasoning": ""})
                 slow_ms, slow = runtime_ms, pair

@@ -1,5 +1,6 @@
 """Loss masks of every family: exactly what a policy would have sampled, in exactly the template's tokens."""
 
+import copy
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
-from tasks.models.chat import encode_conversation, encode_prompt, encode_samples, render_conversation, template_family
+from tasks.models.chat import (
+    check_system_message,
+    encode_conversation,
+    encode_prompt,
+    encode_samples,
+    render_conversation,
+    template_family,
+)
 from tasks.models.chat_templates import Message, Role
 
 Tokenizers = Callable[[str], Any]
@@ -193,6 +201,24 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=expected):
         encode_conversation(family_tokenizer("qwen3"), messages)
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence"),
+    [
+        ("{% if message.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}", "takes no"),
+        ("{% if message.role != 'system' %}", "leaves a system message out"),
+    ],
+)
+def test_a_template_without_a_system_message_is_refused(
+    family_tokenizer: Tokenizers, condition: str, sentence: str
+) -> None:
+    tokenizer = copy.deepcopy(family_tokenizer("qwen2.5"))
+    check_system_message(tokenizer)
+    end = "" if "raise" in condition else "{% endif %}"
+    tokenizer.chat_template = f"{{% for message in messages %}}{condition}{{{{ message.content }}}}{end}{{% endfor %}}"
+    with pytest.raises(InputError, match=sentence):
+        check_system_message(tokenizer)
 
 
 def test_an_empty_mask_is_an_error(family_tokenizer: Tokenizers) -> None:

@@ -141,3 +141,12 @@ def test_a_link_to_an_empty_folder_is_followed(inputs: PackageInputs, tmp_path: 
     write_package(inputs, tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     check_package(tmp_path / "real")
+
+
+def test_a_system_message_is_a_file_of_its_own(inputs: PackageInputs, tmp_path: Path):
+    episode = inputs.rollout.episode.model_copy(update={"system_message": "You write {{ language }}.\n"})
+    rollout = inputs.rollout.model_copy(update={"episode": episode})
+    write_package(inputs.model_copy(update={"rollout": rollout}), tmp_path / "package")
+    assert (tmp_path / "package" / "system.txt").read_text() == "You write Triton."
+    assert '"system.txt").read_text(' in (tmp_path / "package" / "README.md").read_text()
+    check_package(tmp_path / "package")

@@ -24,7 +24,7 @@ POOLED_FIGURES = ("mean_reward", "first_reward", "best_reward", "mean_return", "
 
 
 class Contrast(NamedTuple):
-    """What a change is of: two policies, the problems, the answers, and the figure."""
+    """The two policies, the problems, the answers and the figure that a change is about."""
 
     policies: str
     """`after RL − before RL`."""

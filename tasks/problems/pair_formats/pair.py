@@ -23,7 +23,7 @@ class Pair(FrozenModel):
     runtime_ms: float | None = None
     """Time of the kernel as its source gives it; it only orders the kernels of one problem."""
     reasoning: str = ""
-    """What its author thought before the kernel, without tags; empty: not known."""
+    """Thoughts of its author before the kernel, without tags; empty: not known."""
     composition: str = ""
     style: str = ""
 

@@ -1,4 +1,8 @@
-"""The report's first sentence. A change is called one only if its interval lies on one side of zero."""
+"""The report's first sentence. A change is called one only if its interval lies on one side of zero.
+
+Answers to the harder problems that got worse are said in the same place: a gain on problems like those of training can
+hide them.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -35,7 +39,7 @@ def headline(summary: Mapping[str, Any]) -> Headline:
             "loss": f"down from {_percent(before['correct'])}",
             "unclear": f"against {_percent(before['correct'])} before: no clear change",
         }[tone]
-        sentence = f"{rounds}, {share}, {ending}."
+        sentence = " ".join([f"{rounds}, {share}, {ending}.", *_harder_losses(summary)])
     estimated = ", by estimate," if summary["timing_source"] == "roofline" else ""
     details = [
         _weaker_change(summary, "mean_return", "Mean return{of}", _number),
@@ -115,6 +119,24 @@ def _weaker(summary: Mapping[str, Any], name: str, among: str | None = None) -> 
 
 
 _ORDER = {"loss": 0, "unclear": 1, "gain": 2}
+
+
+def _harder_losses(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each figure that fell on the harder problems, of the answers that lost more."""
+    found: list[str] = []
+    for name, subject, form in (("correct", "correct share", _percent), ("mean_return", "mean return", _number)):
+        losses = {
+            kind: harder
+            for kind, heldout in _decodings(summary).items()
+            if (harder := heldout.get("harder")) and direction(harder.get(f"delta_{name}_ci")) == "loss"
+        }
+        if not losses:
+            continue
+        kind = min(losses, key=lambda kind: losses[kind][f"delta_{name}_ci"][0])
+        before, after = (form(losses[kind][when][name]) for when in ("before", "after"))
+        where = f"On {losses[kind]['n']} harder problems"
+        found.append(f"{where} the {subject} of {kind} answers fell from {before} to {after}.")
+    return found
 
 
 def _weaker_change(summary: Mapping[str, Any], name: str, subject: str, form: Any) -> str:

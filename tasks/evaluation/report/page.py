@@ -122,11 +122,26 @@ def _schedule_iterations(configuration: Mapping[str, Any]) -> int | None:
 
 
 def _cards(rows: Sequence[Mapping[str, Any]], greedy_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the four figures at the top, of sampled answers, with those of greedy ones below."""
+    """Return the four figures at the top, of sampled answers, with those of greedy ones below.
+
+    `worse_on_harder`: kind of answers, change and interval of each that fell on the harder problems.
+    """
     titles = {"correct": "Correct", "fast_1": "Faster than eager"}
     titles |= {"mean_return": "Mean return", "geomean_speedup": "Speedup"}
     named, greedy = ({row["name"]: row for row in found} for found in (rows, greedy_rows))
-    return [{**named[name], "title": title, "greedy": greedy.get(name)} for name, title in titles.items()]
+    return [
+        {
+            **named[name],
+            "title": title,
+            "greedy": greedy.get(name),
+            "worse_on_harder": [
+                (kind, harder[0], harder[1])
+                for kind, found in (("sampled", named), ("greedy", greedy))
+                if name in found and (harder := found[name]["harder"]) is not None and harder[2] == "loss"
+            ],
+        }
+        for name, title in titles.items()
+    ]
 
 
 def _curves(inputs: ReportInputs, summary: Mapping[str, Any]) -> list[dict[str, Any]]:

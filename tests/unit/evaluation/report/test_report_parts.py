@@ -102,6 +102,34 @@ def test_the_control_is_compared_where_the_gain_over_it_is_smaller() -> None:
     assert "of greedy answers it cannot be told apart from the control" in headline(summary).details[-1]
 
 
+def _with_harder(heldout: dict[str, Any], correct: list[float], mean_return: list[float]) -> dict[str, Any]:
+    harder = {
+        "n": 40,
+        "before": {"correct": 0.5, "mean_return": 1.0},
+        "after": {"correct": 0.4, "mean_return": 0.9},
+        "delta_correct_ci": correct,
+        "delta_mean_return_ci": mean_return,
+    }
+    return {**heldout, "harder": harder}
+
+
+def test_the_first_sentence_says_that_harder_problems_got_worse() -> None:
+    summary, greedy = _summary(0.5, 0.6, [0.02, 0.06]), _summary(0.5, 0.6, [0.02, 0.06])["heldout"]
+    summary["heldout"] = _with_harder(summary["heldout"], [-0.2, -0.01], [-0.2, 0.1])
+    summary["heldout_greedy"] = _with_harder(greedy, [-0.3, -0.02], [-0.1, 0.1])
+    said = "On 40 harder problems the correct share of greedy answers fell from 50 % to 40"
+    assert said in headline(summary).sentence
+    assert "mean return of" not in headline(summary).sentence
+
+
+def test_a_change_on_harder_problems_that_noise_explains_is_not_in_the_first_sentence() -> None:
+    summary = _summary(0.5, 0.6, [0.02, 0.06])
+    summary["heldout"] = _with_harder(summary["heldout"], [-0.2, 0.1], [-0.2, 0.1])
+    assert "harder" not in headline(summary).sentence
+    summary["heldout"] = _with_harder(summary["heldout"], [0.1, 0.2], [-0.2, -0.1])
+    assert "the mean return of sampled answers fell from 1.00 to 0.90" in headline(summary).sentence
+
+
 def test_a_curve_spans_its_values_and_the_points_beside_it() -> None:
     alone = str(charts.line_chart([0.0, 1.0], [0.86, 0.88], form=charts.percent))
     assert "0 %" not in re.findall(r">([\d.]+ %)<", alone)

@@ -33,6 +33,7 @@ from flows.cli import (
     stages,
     tester,
     trajectories,
+    viewing,
     watching,
 )
 from flows.cli.plain_text import write_what_can_be_shown
@@ -73,6 +74,7 @@ for group in (
     converting,
     agents,
     watching,
+    viewing,
     airgap,
 ):
     group.add_to(app)

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.models.chat_templates import recognised_family
+from tasks.models.chat_templates import TemplateFamily, recognised_family
 from tasks.trajectories.json_logs import has_logs, read_logs
 from tasks.trajectories.reader import find_batches, read_turns_file
 from tasks.trajectories.schema import TURNS_FILE, verdict_from_row
@@ -102,6 +102,14 @@ def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[ConversationEntry
     """Return the entries of a stretch of a prompt, by speaker if its chat template is of a known family."""
     text = str(tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
     family = recognised_family(tokenizer)
+    return messages_in(text, family)
+
+
+def messages_in(text: str, family: TemplateFamily | None) -> list[ConversationEntry]:
+    """Return the messages of a stretch of a prompt, by speaker; without a family the whole text as one `prompt`.
+
+    The header of an answer that is still to come is none.
+    """
     if family is None:
         return [ConversationEntry("prompt", text)]
     header = rf"{re.escape(family.opening)}(\w+){re.escape(family.header_end)}"

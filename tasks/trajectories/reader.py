@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError, first_line
@@ -49,9 +50,52 @@ def read_trajectories_file(path: Path) -> pl.DataFrame:
     return _read(path, TRAJECTORIES_SCHEMA, ["trajectory_id"])
 
 
-def _read(path: Path, schema: pa.Schema, order: list[str]) -> pl.DataFrame:
+def read_turn_rows(path: Path, first: int, count: int) -> list[dict[str, Any]]:
+    """Return `count` rows of a table of turns from row `first` of the file, in its order."""
+    return _collected(path, _scan(path, TURNS_SCHEMA).slice(first, count)).rows(named=True)
+
+
+def scan_turns_file(path: Path) -> pl.LazyFrame:
+    """Return one table of turns unread, in the order of the file. Raises InputError if it is no such table."""
+    return _scan(path, TURNS_SCHEMA)
+
+
+def read_turn_leaves(path: Path, leaves: Sequence[str]) -> pl.DataFrame:
+    """Return single columns of a table of turns, and nothing else is read; `row` is a row's number in the file.
+
+    `leaves`: names of columns, or of fields of `verdict` as `verdict.status`, which becomes the column `status`. One
+    that an older file lacks is null. Raises InputError if the file cannot be read.
+    """
     _check_version(path)
-    frame = pl.scan_parquet(
+    try:
+        with pq.ParquetFile(path) as file:
+            found = {file.schema.column(place).path for place in range(len(file.schema))}
+            table = file.read(columns=[leaf for leaf in leaves if leaf in found])
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a table of this kind: {first_line(error)}") from error
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {"row": pa.array(range(table.num_rows), pa.int64())}
+    for leaf in leaves:
+        parent, dot, name = leaf.partition(".")
+        kind = TURNS_SCHEMA.field(parent).type
+        if dot:
+            kind = kind.field(name).type
+        if leaf not in found:
+            columns[name or parent] = pa.nulls(table.num_rows, kind)
+        else:
+            column = table.column(parent)
+            columns[name or parent] = pc.struct_field(column, name) if dot else column
+    frame = pl.from_arrow(pa.table(columns))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _read(path: Path, schema: pa.Schema, order: list[str]) -> pl.DataFrame:
+    return _collected(path, _scan(path, schema)).sort(order)
+
+
+def _scan(path: Path, schema: pa.Schema) -> pl.LazyFrame:
+    _check_version(path)
+    return pl.scan_parquet(
         path,
         schema=polars_schema(schema),
         missing_columns="insert",
@@ -59,8 +103,11 @@ def _read(path: Path, schema: pa.Schema, order: list[str]) -> pl.DataFrame:
         cast_options=pl.ScanCastOptions(missing_struct_fields="insert", extra_struct_fields="ignore"),
         hive_partitioning=False,
     )
+
+
+def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
     try:
-        return frame.collect().sort(order)
+        return frame.collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{path}: not a table of this kind: {first_line(error)}") from error
 

@@ -62,6 +62,29 @@ ISSUE_TYPE = pa.struct(
         ("remedy", pa.string()),
     ]
 )
+PROFILE_TYPE = pa.struct(
+    [
+        (
+            "kernels",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("name", pa.string()),
+                        ("launches", pa.float64()),
+                        ("microseconds", pa.float64()),
+                        ("is_own", pa.bool_()),
+                    ]
+                )
+            ),
+        ),
+        ("launches", pa.float64()),
+        ("own_share", pa.float64()),
+        ("gigabytes_per_s", pa.float64()),
+        ("teraflops_per_s", pa.float64()),
+        ("roofline_share", pa.float64()),
+    ]
+)
+"""Of a correct kernel on a GPU, else null; tables that earlier versions wrote lack it."""
 VERDICT_TYPE = pa.struct(
     [
         ("status", pa.string()),
@@ -77,6 +100,7 @@ VERDICT_TYPE = pa.struct(
         ("max_abs_error", pa.float64()),
         ("max_rel_error", pa.float64()),
         ("resources", pa.list_(RESOURCES_TYPE)),
+        ("profile", PROFILE_TYPE),
         ("issues", pa.list_(ISSUE_TYPE)),
         ("judge_version", pa.string()),
         ("hardware", pa.string()),

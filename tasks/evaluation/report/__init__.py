@@ -1,5 +1,5 @@
 """The report of a run: one self-contained `report.html` (no script, no request to anywhere).
 
-`page` writes it, `headline` is its first sentence, `tables` its tables, `charts` draws, `examples` picks trajectories
-and highlights source.
+`page` writes it, `headline` is its first sentence, `tables` its tables, `charts` draws, `examples` picks
+trajectories, `source` colours code.
 """

@@ -117,6 +117,37 @@ def line_chart(
     return _svg(plot.width, plot.height, parts)
 
 
+class Series(NamedTuple):
+    """One curve among several."""
+
+    tone: str
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float | None]
+
+
+def several_lines(series: Sequence[Series], *, x_label: str = "", form: Format = short) -> Markup:
+    """Draw several curves over one pair of axes; each point says its curve's name. Missing values are left out."""
+    curves = [
+        (each, [(x, y) for x, y in zip(each.xs, each.ys, strict=True) if y is not None and math.isfinite(y)])
+        for each in series
+    ]
+    points = [point for _, found in curves for point in found]
+    if not points:
+        return _nothing(*SMALL)
+    marks = ticks(min(y for _, y in points), max(y for _, y in points))
+    plot = Plot(*SMALL, 40, 10, 10, 26, min(x for x, _ in points), max(x for x, _ in points), marks[0], marks[-1])
+    parts = _frame(plot, marks, form, x_label)
+    for each, found in curves:
+        line = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for x, y in found)
+        parts.append(f'<polyline class="curve {each.tone}" points="{line}"/>')
+        shown = found if len(found) <= 60 else found[-1:]
+        parts += [
+            _dot(each.tone, plot.x(x), plot.y(y), 2.8, f"{each.name}, {_whole(x)}: {form(y)}") for x, y in shown
+        ]
+    return _svg(plot.width, plot.height, parts)
+
+
 class Bar(NamedTuple):
     """One bar with its interval."""
 

@@ -1,14 +1,12 @@
-"""Example trajectories for the report: one repaired, one that became fast, one failure; with highlighted source."""
+"""Example trajectories for the report: one repaired, one that became fast, one failure."""
 
-import difflib
-import re
 from typing import Any, NamedTuple
 
 import polars as pl
-from markupsafe import Markup, escape
 
 from kernels_eval.verdict import Status
 from tasks.agents.config import SOLVER
+from tasks.evaluation.report.source import highlighted
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef
 from tasks.rollout.prompts import FeedbackStyle, feedback_text
 from tasks.trajectories.reader import read_turns_file
@@ -127,44 +125,3 @@ def _title(kind: str, turns: list[dict[str, Any]]) -> str:
         case _:
             plural = "s" if last["number"] > 1 else ""
             return f"Not solved: {last['status'].replace('_', ' ')} after {last['number']} turn{plural}"
-
-
-_TOKENS = re.compile(
-    r"(?P<comment>\#[^\n]*)"
-    r"|(?P<string>\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
-    r"|(?P<decorator>@[\w.]+)"
-    r"|(?P<keyword>\b(?:def|class|return|import|from|as|for|in|if|elif|else|while|with|not|and|or|is|None|True|False"
-    r"|lambda|pass|raise|range|self)\b)"
-    r"|(?P<triton>\b(?:tl|triton|torch|nn|F)\.[\w.]+)"
-    r"|(?P<number>\b\d[\w.]*)"
-)
-
-
-def highlighted(source: str, previous: str | None = None) -> Markup:
-    """Return the source as `<span class="line">` elements; lines that `previous` lacks have the class `new`."""
-    new = set[int]()
-    if previous is not None:
-        matcher = difflib.SequenceMatcher(None, previous.splitlines(), source.splitlines(), autojunk=False)
-        for kind, _, _, start, end in matcher.get_opcodes():
-            if kind in ("insert", "replace"):
-                new.update(range(start, end))
-    lines = _marked(source).split("\n")
-    return Markup(
-        "".join(
-            f'<span class="line{" new" if number in new else ""}">{line or " "}</span>'
-            for number, line in enumerate(lines)
-        )
-    )
-
-
-def _marked(source: str) -> str:
-    """Return escaped source with a span around each token; a token that covers several lines gets one a line."""
-    parts: list[str] = []
-    position = 0
-    for match in _TOKENS.finditer(source.rstrip("\n")):
-        parts.append(str(escape(source[position : match.start()])))
-        kind = str(match.lastgroup)
-        parts.append("\n".join(f'<i class="{kind}">{escape(piece)}</i>' for piece in match.group().split("\n")))
-        position = match.end()
-    parts.append(str(escape(source.rstrip("\n")[position:])))
-    return "".join(parts)

@@ -47,8 +47,12 @@ def render(template: str, **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))
-    return environment.get_template(template).render(style=style, **context)
+    return environment.get_template(template).render(style=style_sheet(), **context)
+
+
+def style_sheet() -> Markup:
+    """Return the style sheet of all pages."""
+    return Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))
 
 
 def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) -> Path:

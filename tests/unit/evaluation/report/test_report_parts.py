@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
-from tasks.evaluation.report.examples import highlighted
 from tasks.evaluation.report.headline import headline
+from tasks.evaluation.report.source import MOST_CHARACTERS, highlighted
 from tasks.evaluation.report.tables import (
     comparison_rows,
     direction,

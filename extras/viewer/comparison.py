@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from extras.viewer.answer import ShownAnswer, difference_of, read_answer
+from extras.viewer.answer import ShownAnswer, cleaned, difference_of, read_answer
 from extras.viewer.episodes import episodes_of
 from extras.viewer.runs import Batch, RunFolder
 from kernels_eval.errors import InputError
@@ -42,6 +42,8 @@ class BestAnswers(NamedTuple):
 
     answers: tuple[ShownAnswer, ShownAnswer]
     difference: list[tuple[str, str]]
+    is_same: bool
+    """Their last kernels are equal."""
 
 
 def side_of(runs: dict[str, RunFolder], key: str) -> Side:
@@ -84,7 +86,7 @@ def best_answers(first: Side, second: Side, problem: str) -> BestAnswers:
     """Return both best answers by reward. Raises InputError if one of them has no answer to the problem."""
     found = [_best(side, problem) for side in (first, second)]
     kernels = [_last_kernel(answer) for answer in found]
-    return BestAnswers((found[0], found[1]), difference_of(kernels[0], kernels[1]))
+    return BestAnswers((found[0], found[1]), difference_of(*kernels), kernels[0] == kernels[1])
 
 
 def _by_problem(batch: Batch) -> pl.DataFrame:
@@ -100,10 +102,11 @@ def _best(side: Side, problem: str) -> ShownAnswer:
     answers = episodes_of([side.batch]).filter(pl.col("problem_id") == problem)
     if answers.is_empty():
         raise InputError(f"compare: {side.title} has no answer to {problem[:100]!r}")
-    ordered = answers.sort(["reward", "return", "trajectory_id"], descending=[True, True, False], nulls_last=True)
+    order = {"reward": True, "best_speedup": True, "trajectory_id": False}
+    ordered = answers.sort(*order, descending=list(order.values()), nulls_last=True)
     return read_answer(side.run, side.batch, str(ordered["trajectory_id"][0]))
 
 
 def _last_kernel(answer: ShownAnswer) -> str:
     row = read_turn_rows(answer.file, answer.turns[-1].row, 1)[0]
-    return str(row["kernel_source"] or row["response_text"] or "")
+    return cleaned(row["kernel_source"] or row["response_text"] or "")

@@ -19,6 +19,7 @@ from extras.viewer.runs import KINDS, Batch, Kind, RunFolder
 from kernels_eval.errors import InputError
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.page import style_sheet
+from tasks.pipeline.store import digest_of
 from tasks.tracking.figures import FigureLine, read_lines
 
 MOST_RUNS = 6
@@ -64,7 +65,7 @@ class Site(NamedTuple):
 
 def style() -> str:
     """Return the style sheet: the report's, and the viewer's own."""
-    return style_sheet() + (_TEMPLATES / "viewer.css").read_text(encoding="utf-8")
+    return str(style_sheet()) + (_TEMPLATES / "viewer.css").read_text(encoding="utf-8")
 
 
 def runs_page(site: Site, runs: Mapping[str, RunFolder], chosen: Sequence[str]) -> str:
@@ -147,6 +148,24 @@ def message_page(site: Site, sentence: str) -> str:
     return _render(site, "message.html.j2", sentence=sentence)
 
 
+def whole_page(site: Site, runs: Mapping[str, RunFolder], sections: Sequence[Mapping[str, Any]]) -> str:
+    """Return the one page of a static export."""
+    shown = [run for run in runs.values() if read_lines(run.folder)][:MOST_RUNS]
+    return _render(
+        site,
+        "export.html.j2",
+        sections=sections,
+        style=Markup(style()),
+        tones={run.name: f"tone-s{place}" for place, run in enumerate(shown)},
+        curves=curves_of(shown),
+    )
+
+
+def anchor_of(*parts: object) -> str:
+    """Return the id of an element of a static export: letters and digits, whatever the names are."""
+    return f"{parts[0]}-{digest_of([str(part) for part in parts])}"
+
+
 def page_number(given: Mapping[str, str]) -> int:
     """Return the parameter `page`; 1 without one. Raises InputError if it is no whole number above 0."""
     text = given.get("page") or "1"
@@ -206,6 +225,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["anchor"] = anchor_of
     environment.filters |= {
         "share": lambda value: "–" if value is None else charts.percent(value),
         "times": lambda value: "–" if value is None else f"{value:.2f}×",

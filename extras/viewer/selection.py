@@ -107,9 +107,8 @@ def _with_text(frame: pl.DataFrame, run: RunFolder, text: str) -> pl.DataFrame:
 def _ordered(frame: pl.DataFrame, order: Order) -> pl.DataFrame:
     name = {"reward": "reward", "-reward": "reward", "return": "return", "speedup": "best_speedup", "problem": "problem_id"}
     falling = order not in ("-reward", "problem")
-    return frame.sort(
-        name[order], "batch", "trajectory_id", descending=[falling, False, False], nulls_last=True, maintain_order=True
-    )
+    keys = {name[order]: falling, "best_speedup": True, "batch": False, "trajectory_id": False}
+    return frame.sort(*keys, descending=list(keys.values()), nulls_last=True)
 
 
 def _counted(values: pl.Series, by_name: bool = False) -> list[tuple[str, int]]:

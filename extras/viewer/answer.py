@@ -1,10 +1,11 @@
 """One trajectory as a reader sees it: of each turn prompt, answer, kernel, difference to the turn before, verdict.
 
-All text of models and kernels is hostile: here it loses control characters and what turns the direction of text, and the
+All text of models and kernels is hostile: here it loses control characters and what turns the direction of text. The
 templates escape it.
 """
 
 import difflib
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,14 +80,16 @@ def read_answer(run: RunFolder, batch: Batch, trajectory_id: str) -> ShownAnswer
     siblings = episodes.filter(pl.col("problem_id") == episode["problem_id"])["trajectory_id"].to_list()
     beside = siblings.index(trajectory_id)
     reader = PromptReader(run.folder)
-    rows = [read_turn_rows(batch.file, number, 1)[0] for number in episode["rows"]]
+    numbers: list[int] = episode["rows"]
+    span = read_turn_rows(batch.file, min(numbers), max(numbers) - min(numbers) + 1)
+    rows = [span[number - min(numbers)] for number in numbers]
     return ShownAnswer(
         trajectory_id=trajectory_id,
         problem_id=episode["problem_id"],
         termination=str(episode["termination"]),
         policy_digest=str(rows[0]["policy_digest"]),
         file=batch.file,
-        turns=_turns(rows, episode["rows"], reader),
+        turns=_turns(rows, numbers, reader),
         previous=siblings[beside - 1] if beside else None,
         following=siblings[beside + 1] if beside + 1 < len(siblings) else None,
         prompts_readable=reader.can_read,
@@ -142,4 +145,4 @@ def difference_of(before: str, after: str) -> list[tuple[str, str]]:
         return []
     kinds = {"+": "add", "-": "cut", "@": "at"}
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return [(kinds.get(line[:1], "same"), line) for line in lines if not line.startswith(("--- ", "+++ ", "---\n"))]
+    return [(kinds.get(line[:1], "same"), line) for line in itertools.islice(lines, 2, None)]

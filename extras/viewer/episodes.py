@@ -24,13 +24,13 @@ _KEPT = 2_000
 
 
 def episodes_of(batches: Iterable[Batch]) -> pl.DataFrame:
-    """Return one row a trajectory: where it lies (`batch`, `rows` of the file), its last verdict, and its best speed-up.
+    """Return one row a trajectory: where it lies (`batch`, `rows` of the file), last verdict, best speed-up.
 
     `reward` is that of the last turn and null for a fault of the machine, `return` that of the first turn. `speedup` is
     the last turn's, `best_speedup` the highest of its correct kernels. Raises InputError if a table is damaged.
     """
     frames = [_read(batch).with_columns(pl.lit(batch.key).alias("batch")) for batch in batches]
-    return pl.concat(frames) if frames else _episodes(read_nothing()).with_columns(pl.lit("").alias("batch"))
+    return pl.concat(frames) if frames else _episodes(_nothing()).with_columns(pl.lit("").alias("batch"))
 
 
 def rows_with_text(batch: Batch, text: str) -> list[int]:
@@ -43,7 +43,12 @@ def rows_with_text(batch: Batch, text: str) -> list[int]:
         raise InputError(f"{batch.file}: cannot be searched: {first_line(error)}") from error
 
 
-def read_nothing() -> pl.DataFrame:
+def forget() -> None:
+    """Drop what is kept in memory."""
+    _kept.cache_clear()
+
+
+def _nothing() -> pl.DataFrame:
     """Return turns without a row."""
     names = [leaf.rpartition(".")[2] for leaf in _LEAVES]
     kinds = {"sample_index": pl.Int32, "turn_index": pl.Int32, "iteration": pl.Int32, "correct": pl.Boolean}

@@ -1,6 +1,7 @@
 """Pages as HTML. No script and no inline style: the server's content security policy allows neither.
 
-Every value is escaped by the templates; only `Markup` of our own (charts, coloured source) is not.
+Every value is escaped by the templates, and loses what a reader would not see. `Markup` of our own (charts, coloured
+source) is shown as it is.
 """
 
 import functools
@@ -17,6 +18,7 @@ from extras.viewer.answer import read_answer
 from extras.viewer.grid import grid_of
 from extras.viewer.runs import KINDS, Batch, Kind, RunFolder
 from kernels_eval.errors import InputError
+from kernels_eval.plain_text import plain_text
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.page import style_sheet
 from tasks.pipeline.store import digest_of
@@ -119,7 +121,12 @@ def answers_page(site: Site, run: RunFolder, given: Mapping[str, str], runs: Seq
 def answer_page(site: Site, run: RunFolder, batch: Batch, trajectory_id: str) -> str:
     """Return one trajectory."""
     return _render(
-        site, "answer.html.j2", run=run, batch=batch, answer=read_answer(run, batch, trajectory_id), flow_run=run.flow_run
+        site,
+        "answer.html.j2",
+        run=run,
+        batch=batch,
+        answer=read_answer(run, batch, trajectory_id),
+        flow_run=run.flow_run,
     )
 
 
@@ -216,11 +223,17 @@ def _render(site: Site, template: str, **context: Any) -> str:
     return _environment().get_template(template).render(site=site, link=site.links, **context)
 
 
+def _plain(value: Any) -> Any:
+    """Return a text without control characters and changes of direction; `Markup` is our own and stays."""
+    return plain_text(value) if type(value) is str else value
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
+        finalize=_plain,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -6,6 +6,7 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kernels_eval.errors import InputError
 from tasks.agents.team import lead_of
@@ -57,7 +58,7 @@ def _tokenizer_of(run: Path) -> Path | None:
 
 
 @functools.lru_cache(16)
-def _load(file: Path):  # noqa: ANN202
+def _load(file: Path) -> Any:
     from tokenizers import Tokenizer
 
     try:

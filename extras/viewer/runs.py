@@ -79,7 +79,9 @@ def find_runs(path: Path) -> dict[str, RunFolder]:
     try:
         batches = find_batches(path)
     except InputError as error:
-        raise InputError(f"{path}: expected a folder of runs, a run, or a data set of trajectories, found none") from error
+        raise InputError(
+            f"{path}: expected a folder of runs, a run, or a data set of trajectories, found none"
+        ) from error
     name = path.resolve().name
     named = {
         folder.name: Batch(folder.name, "other", place, folder.name, folder.resolve())
@@ -94,11 +96,13 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _changed(run: Path) -> float:
-    return max((file.stat().st_mtime for name in (FIGURES_FILE, "config.yaml") if (file := run / name).exists()))
+    return max(file.stat().st_mtime for name in (FIGURES_FILE, "config.yaml") if (file := run / name).exists())
 
 
 def _run(folder: Path) -> RunFolder:
-    found = sorted([*_evaluations(folder), *_iterations(folder)], key=lambda batch: (list(KINDS).index(batch.kind), batch.order))
+    found = sorted(
+        [*_evaluations(folder), *_iterations(folder)], key=lambda batch: (list(KINDS).index(batch.kind), batch.order)
+    )
     return RunFolder(folder.name, folder, {batch.key: batch for batch in found})
 
 

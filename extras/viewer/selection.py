@@ -45,7 +45,7 @@ class Wanted(FrozenModel):
 
 
 def wanted_of(given: Mapping[str, str]) -> Wanted:
-    """Return the filters of a query; fields that are empty or unknown are left out. Raises InputError for wrong ones."""
+    """Return the filters of a query; empty and unknown fields are left out. Raises InputError for wrong ones."""
     named = {name: value.strip() for name, value in given.items() if name in Wanted.model_fields and value.strip()}
     try:
         return Wanted.model_validate(named)
@@ -63,7 +63,7 @@ class Selection:
     page: int
     pages: int
     choices: dict[str, list[tuple[str, int]]]
-    """`status`, `category`, `problem`, `agent`: values and numbers of trajectories, in the batches that were chosen."""
+    """`status`, `category`, `problem`, `agent`: values and numbers of trajectories in the chosen batches."""
 
 
 def select(run: RunFolder, wanted: Wanted) -> Selection:
@@ -95,17 +95,26 @@ def select(run: RunFolder, wanted: Wanted) -> Selection:
 
 def _with_text(frame: pl.DataFrame, run: RunFolder, text: str) -> pl.DataFrame:
     named = pl.any_horizontal(
-        pl.col(name).str.to_lowercase().str.contains(text.lower(), literal=True) for name in ("problem_id", "trajectory_id")
+        pl.col(name).str.to_lowercase().str.contains(text.lower(), literal=True)
+        for name in ("problem_id", "trajectory_id")
     )
     found = [
-        part.filter(named | (pl.col("rows").list.set_intersection(rows_with_text(run.batches[key], text)).list.len() > 0))
+        part.filter(
+            named | (pl.col("rows").list.set_intersection(rows_with_text(run.batches[key], text)).list.len() > 0)
+        )
         for (key,), part in frame.group_by("batch", maintain_order=True)
     ]
     return pl.concat(found) if found else frame
 
 
 def _ordered(frame: pl.DataFrame, order: Order) -> pl.DataFrame:
-    name = {"reward": "reward", "-reward": "reward", "return": "return", "speedup": "best_speedup", "problem": "problem_id"}
+    name = {
+        "reward": "reward",
+        "-reward": "reward",
+        "return": "return",
+        "speedup": "best_speedup",
+        "problem": "problem_id",
+    }
     falling = order not in ("-reward", "problem")
     keys = {name[order]: falling, "best_speedup": True, "batch": False, "trajectory_id": False}
     return frame.sort(*keys, descending=list(keys.values()), nulls_last=True)

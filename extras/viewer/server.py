@@ -1,8 +1,8 @@
 """Server of the pages: on loopback, for one person, and it only reads.
 
-The token is the first part of every path: whoever has the address may read, nobody else. `Gate` refuses other hosts and
-the pages of other sites. The content security policy lets pages run no script, ask no other host, and be framed nowhere;
-no address with the token leaves in a `Referer`.
+The token is the first part of every path: whoever has the address may read, nobody else. `Gate` refuses other hosts
+and the pages of other sites. The content security policy lets pages run no script, ask no other host, and be framed
+nowhere; no address with the token leaves in a `Referer`.
 """
 
 import hmac

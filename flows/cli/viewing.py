@@ -20,12 +20,15 @@ def view(
         Path | None, typer.Option("--export", metavar="FILE.html", help="Write one page that stands alone, and end.")
     ] = None,
     answers: Annotated[
-        int, typer.Option(min=1, max=5000, help="Answers of each run in that page: the best and the worst of each problem.")
+        int,
+        typer.Option(min=1, max=5000, help="Answers of each run in that page: the best and the worst of each problem."),
     ] = 100,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1. 0: a free one.")] = 0,
     prefect: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Prefect's UI, for links to flow runs.", show_default="that of PREFECT_API_URL"),
+        typer.Option(
+            metavar="URL", help="Prefect's UI, for links to flow runs.", show_default="that of PREFECT_API_URL"
+        ),
     ] = None,
 ) -> None:
     """Show runs in a browser: curves, problems by policies, answers turn by turn, two policies side by side."""

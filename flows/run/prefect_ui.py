@@ -76,6 +76,13 @@ def tag_flow_run(config: RunConfig) -> None:
         client.update_flow_run(context.flow_run.id, tags=sorted(tags_of(config) | set(context.flow_run.tags)))
 
 
+def note_flow_run(logger: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
+    """Log the id of the current flow run, if there is one: `kernelmill view` links to it."""
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None:
+        logger.info("Prefect flow run %s", context.flow_run.id)
+
+
 @contextmanager
 def announced_suspension() -> Generator[None]:
     """Emit an event if the block ends because the flow run is suspended.

@@ -29,7 +29,7 @@ from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
 from flows.run.lock import locked
-from flows.run.prefect_ui import LogListener, tag_flow_run
+from flows.run.prefect_ui import LogListener, note_flow_run, tag_flow_run
 from flows.run.state import ControlState, RejectionState, RunState, StageTiming, read_state, write_state
 from flows.services.gpu_load import GpuLoad
 from flows.services.gpus import GpuSlots
@@ -227,6 +227,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
             refresh=refresh.get(),
             stages=config.stages,
         )
+        note_flow_run(get_run_logger())
         state = read_state(run_dir)
         if not state.timings and startup_s.get():
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))

@@ -142,9 +142,7 @@ def several_lines(series: Sequence[Series], *, x_label: str = "", form: Format =
         line = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for x, y in found)
         parts.append(f'<polyline class="curve {each.tone}" points="{line}"/>')
         shown = found if len(found) <= 60 else found[-1:]
-        parts += [
-            _dot(each.tone, plot.x(x), plot.y(y), 2.8, f"{each.name}, {_whole(x)}: {form(y)}") for x, y in shown
-        ]
+        parts += [_dot(each.tone, plot.x(x), plot.y(y), 2.8, f"{each.name}, {_whole(x)}: {form(y)}") for x, y in shown]
     return _svg(plot.width, plot.height, parts)
 
 

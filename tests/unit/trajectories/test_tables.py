@@ -18,7 +18,14 @@ from tasks.agents.config import SOLVER
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.derived import rescore
-from tasks.trajectories.reader import load_trajectories, read_trajectories, read_turns, read_turns_file
+from tasks.trajectories.reader import (
+    load_trajectories,
+    read_trajectories,
+    read_turn_leaves,
+    read_turn_rows,
+    read_turns,
+    read_turns_file,
+)
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import (
     SCHEMA_VERSION,
@@ -266,3 +273,25 @@ def test_what_cannot_be_a_partition_is_not_published(
 
 def test_verdict_rows_are_json(tmp_path: Path) -> None:
     json.dumps(verdict_row(example().turns[0].verdict))
+
+
+@pytest.mark.parametrize("age", ["now", "schema_1"])
+def test_single_columns_and_rows_are_those_of_the_whole_table(age: str, stored: Any, tmp_path: Path) -> None:
+    file = Path(__file__).parent / "schema_1" / "turns.parquet"
+    if age == "now":
+        file = stored.batch(stored.trajectories(7), tmp_path / "batch").path / "turns.parquet"
+    leaves = read_turn_leaves(file, ["trajectory_id", "turn_index", "agent", "verdict.status", "verdict.speedup"])
+    whole = read_turns_file(file).sort("trajectory_id", "turn_index")
+    ordered = leaves.sort("trajectory_id", "turn_index")
+    assert ordered["status"].to_list() == [verdict["status"] for verdict in whole["verdict"]]
+    assert ordered["speedup"].to_list() == [verdict["speedup"] for verdict in whole["verdict"]]
+    assert ordered["agent"].to_list() == whole["agent"].to_list()
+    for place in (0, len(whole) - 1):
+        assert read_turn_rows(file, ordered["row"][place], 1) == [whole.row(place, named=True)]
+    assert read_turn_rows(file, len(whole), 1) == []
+
+
+def test_single_columns_of_a_foreign_file_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"trajectory_id": ["x"]}), tmp_path / "turns.parquet")
+    with pytest.raises(InputError, match="expected kernelmill.schema_version"):
+        read_turn_leaves(tmp_path / "turns.parquet", ["trajectory_id"])

@@ -41,8 +41,8 @@ def test_served_pages_run_nothing_and_the_command_ends_with_its_signal(runs_dir:
         assert address
         page = "answer?run=first-11111111&batch=policy-001&id=relu-000"
         text = document(f"{address[0]}{page}", tmp_path / "profile")
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(120) == 0
     assert "<title>relu · first-11111111 · kernelmill</title>" in text
     assert "owned" in text, "as text"
     assert "<img" not in text

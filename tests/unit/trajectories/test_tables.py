@@ -293,5 +293,5 @@ def test_single_columns_and_rows_are_those_of_the_whole_table(age: str, stored: 
 
 def test_single_columns_of_a_foreign_file_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"trajectory_id": ["x"]}), tmp_path / "turns.parquet")
-    with pytest.raises(InputError, match="expected kernelmill.schema_version"):
+    with pytest.raises(InputError, match=r"expected kernelmill\.schema_version"):
         read_turn_leaves(tmp_path / "turns.parquet", ["trajectory_id"])

@@ -168,6 +168,11 @@ def test_highlighting_shows_exactly_the_source_and_no_markup_of_it(source: str, 
     assert len(lines) == len(source.rstrip("\n").split("\n"))
 
 
+def test_sources_that_are_too_long_have_no_colour_and_no_marks() -> None:
+    assert "<i" not in str(highlighted("import torch\n" * (MOST_CHARACTERS // 13 + 1)))
+    assert "line new" not in str(highlighted("b\n" * 5_000, "a\n" * 5_000))
+
+
 def test_new_lines_are_marked() -> None:
     shown = str(highlighted("a = 1\nb = 3\nc = 4", "a = 1\nc = 4"))
     assert shown.count("line new") == 1

@@ -198,7 +198,7 @@ def curves_of(runs: Sequence[RunFolder]) -> list[tuple[str, Markup]]:
 
 def _points(lines: Sequence[FigureLine], stage: str, name: str) -> list[tuple[int, float]]:
     found = {line.iteration: line.figures.get(name) for line in lines if line.stage == stage}
-    return [(iteration, found[iteration]) for iteration in sorted(found) if isinstance(found[iteration], int | float)]
+    return [(iteration, value) for iteration, value in sorted(found.items()) if isinstance(value, int | float)]
 
 
 def _run_row(run: RunFolder) -> dict[str, Any]:
@@ -238,11 +238,24 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["anchor"] = anchor_of
-    environment.filters |= {
-        "share": lambda value: "–" if value is None else charts.percent(value),
-        "times": lambda value: "–" if value is None else f"{value:.2f}×",
-        "number": lambda value: "–" if value is None else f"{value:.3f}",
-        "words": lambda value: str(value).replace("_", " "),
-    }
+    own: dict[str, Any] = {"anchor": anchor_of}
+    environment.globals.update(own)
+    filters: dict[str, Any] = {"share": _share, "times": _times, "number": _number, "words": _words}
+    environment.filters.update(filters)
     return environment
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else charts.percent(value)
+
+
+def _times(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}×"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _words(value: object) -> str:
+    return str(value).replace("_", " ")

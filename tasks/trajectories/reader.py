@@ -83,10 +83,17 @@ def read_turn_leaves(path: Path, leaves: Sequence[str]) -> pl.DataFrame:
             columns[name or parent] = pa.nulls(table.num_rows, kind)
         else:
             column = table.column(parent)
-            columns[name or parent] = pc.struct_field(column, name) if dot else column
+            columns[name or parent] = _field(column, name) if dot else column
     frame = pl.from_arrow(pa.table(columns))
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    kind = column.type.field(name).type
+    return pa.chunked_array(
+        [pc.call_function("struct_field", [part], pc.StructFieldOptions(name)) for part in column.chunks], kind
+    )
 
 
 def _read(path: Path, schema: pa.Schema, order: list[str]) -> pl.DataFrame:

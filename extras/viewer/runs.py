@@ -18,7 +18,8 @@ KINDS: dict[Kind, str] = {
     "training": "training batches",
     "other": "other batches",
 }
-_EVALUATION = re.compile(r"(?:policy-(?P<version>\d+)|control)(?P<greedy>-greedy)?")
+_EVALUATION = re.compile(r"(?:policy-(?P<version>\d+)|(?P<other>control|rejection))(?P<greedy>-greedy)?")
+_CONTROLS = {"control": "control: more SFT", "rejection": "control: rejection sampling"}
 _FLOW_RUN = re.compile(r"Prefect flow run ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 
 
@@ -30,7 +31,7 @@ class Batch:
     """Unique within its run."""
     kind: Kind
     order: int
-    """Weight version of the policy that answered; the SFT control comes after all others."""
+    """Weight version of the policy that answered; controls come after all others."""
     title: str
     folder: Path
 
@@ -52,7 +53,7 @@ class RunFolder:
     @property
     def newest(self) -> Batch | None:
         """The batch to begin with: the last held-out evaluation of sampled answers, else the last batch."""
-        sampled = [batch for batch in self.batches.values() if batch.kind == "sampled" and batch.key != "control"]
+        sampled = [batch for batch in self.batches.values() if batch.kind == "sampled" and batch.key not in _CONTROLS]
         return (sampled or list(self.batches.values()) or [None])[-1]
 
     @property
@@ -112,7 +113,7 @@ def _evaluations(run: Path) -> Iterator[Batch]:
         if match is None or not (folder / TURNS_FILE).is_file():
             continue  # an artifact that `kernelmill data gc` removed leaves a dangling link
         version = match["version"]
-        title = "control: more SFT" if version is None else f"policy {int(version)}"
+        title = _CONTROLS[match["other"]] if version is None else f"policy {int(version)}"
         order = 10**9 if version is None else int(version)
         kind: Kind = "greedy" if match["greedy"] else "sampled"
         yield Batch(folder.name, kind, order, f"{title}, greedy" if match["greedy"] else title, folder.resolve())

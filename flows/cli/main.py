@@ -24,6 +24,7 @@ from flows.cli import (
     converting,
     data,
     generating,
+    importing,
     inspecting,
     judging,
     packaging,
@@ -62,6 +63,7 @@ app = typer.Typer(
 for group in (
     stages,
     proposing,
+    importing,
     planning,
     generating,
     tester,

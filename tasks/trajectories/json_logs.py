@@ -3,7 +3,8 @@
 turn_{instance_id}_t{turn_idx}_{timestamp}.json   the turn's prompt as messages, response, kernel, evaluation, reward
 trajectory_{instance_id}_{timestamp}.json         rewards, aggregated return, history and messages of a finished episode
 
-`instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0,
+`final_reward` is the aggregated return of the conversation, as in TritonForge's logs; `extra_info.last_reward` is the
+reward of its last turn. `instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0,
 `timestamp` is UTC with microseconds, moved on by one if the name is taken. A reward or return of null is a turn on
 which the machine failed. Runtimes are in ms, measured (`extra_info.timing_source`: `gpu`) or estimated (`roofline`).
 
@@ -85,13 +86,14 @@ def turn_record(problem_id: str, messages: Sequence[Message], turn: Turn, detail
 def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> dict[str, Any]:
     """Return the content of a trajectory's file, less its timestamp."""
     rewards = trajectory.rewards
+    aggregated = turn_returns(rewards, gamma)[0]
     last = trajectory.turns[-1].verdict
     return {
         "instance_id": trajectory.problem_id,
-        "final_reward": rewards[-1],
+        "final_reward": aggregated,
         "num_turns": len(rewards),
         "turn_rewards": rewards,
-        "aggregated_return": turn_returns(rewards, gamma)[0],
+        "aggregated_return": aggregated,
         "history": [{"turn_idx": turn.turn_index, **_turn_data(turn, {})} for turn in trajectory.turns],
         "messages": _message_records(messages),
         "execution_details": {
@@ -104,6 +106,7 @@ def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma
             **{name: getattr(trajectory, name) for name in _DETAILS},
             "timing_source": last.timing_source,
             "gamma": gamma,
+            "last_reward": rewards[-1],
         },
     }
 

@@ -1,6 +1,6 @@
 """Returns: a turn's value, computed from the rewards of its episode."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from kernels_eval.doors import Door
@@ -12,6 +12,7 @@ CREDIT = Door(
         "return": f"{__name__}:turn_returns",
         "carried": f"{__name__}:carried_returns",
         "final": f"{__name__}:final_returns",
+        "final_of_all_turns": f"{__name__}:final_returns_of_all_turns",
         "improvement": f"{__name__}:improvement_returns",
         # Compared with other answers to the same kernel (tasks.trajectories.groups.question).
         "counterfactual": f"{__name__}:improvement_returns",
@@ -69,10 +70,24 @@ def final_returns(rewards: Sequence[float | None], discount: float) -> list[floa
 
     Every agent of a conversation is paid for where it ends. A turn without a reward has None.
     """
+    return _final(rewards, discount, lambda kernels: kernels)
+
+
+def final_returns_of_all_turns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """Return as `final_returns`, discounted by all turns that remain of the conversation, the tester's too.
+
+    The tester answers each kernel, so that 2·(T−t) + 1 turns come after turn t: one after the last kernel.
+    """
+    return _final(rewards, discount, lambda kernels: 2 * kernels + 1)
+
+
+def _final(rewards: Sequence[float | None], discount: float, remaining: Callable[[int], int]) -> list[float | None]:
+    """Return the credit `final`; `remaining`: from the kernels that follow to the turns that do."""
     known = [reward for reward in rewards if reward is not None]
     last, final = len(known) - 1, known[-1] if known else 0.0
     credits = iter(
-        _OWN_SHARE * reward + (1 - _OWN_SHARE) * final * discount ** (last - turn) for turn, reward in enumerate(known)
+        _OWN_SHARE * reward + (1 - _OWN_SHARE) * final * discount ** remaining(last - turn)
+        for turn, reward in enumerate(known)
     )
     return [None if reward is None else next(credits) for reward in rewards]
 

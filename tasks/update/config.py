@@ -57,7 +57,8 @@ class UpdateConfig(EngineConfig):
     """Value of a turn. `carried`: discounted mean of the rewards from it on, the last one carried on to the turns that
     were not needed: a better kernel is never worth less. `return`: discounted sum of the played turns' rewards, as they
     are stored; an early end costs the turns that it saves. `final`: 0.3 of its own reward and 0.7 of the last one,
-    discounted by the turns between. `improvement`: what it added to the best reward before it, and, discounted, what
+    discounted by the turns between; `final_of_all_turns`: the same, and the tester's turns count in the discount.
+    `improvement`: what it added to the best reward before it, and, discounted, what
     later turns added. `counterfactual`: the same, compared after the first turn with what others made of the same
     kernel alone (`rollout.samples_per_kernel`). Or a function of your own: `my_credits:last` (docs/doors.md)."""
     credit_discount: float = Field(default=CARRIED_DISCOUNT, ge=0, le=1)

@@ -73,8 +73,9 @@ def test_shapes(tmp_path: Path) -> None:
         "timestamp", "instance_id", "final_reward", "num_turns", "turn_rewards", "aggregated_return", "history",
         "messages", "execution_details", "extra_info",
     ]  # fmt: skip
-    assert (found["final_reward"], found["num_turns"], found["turn_rewards"]) == (1.8, 2, [0.1, 1.8])
-    assert found["aggregated_return"] == pytest.approx(0.1 + 0.4 * 1.8)
+    assert (found["num_turns"], found["turn_rewards"]) == (2, [0.1, 1.8])
+    assert found["final_reward"] == found["aggregated_return"] == pytest.approx(0.1 + 0.4 * 1.8)
+    assert found["extra_info"]["last_reward"] == 1.8
     assert found["execution_details"] == {
         "final_compiled": True,
         "final_correctness": True,

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.trajectories.returns import carried_returns, credited, final_returns, improvement_returns, turn_returns
+from tasks.trajectories.returns import (
+    carried_returns,
+    credited,
+    final_returns,
+    final_returns_of_all_turns,
+    improvement_returns,
+    turn_returns,
+)
 
 REWARD = st.floats(0, 2.3)
 
@@ -95,6 +102,13 @@ def test_the_sum_of_played_turns_prefers_the_slower_kernel() -> None:
 
 
 @pytest.mark.parametrize("credit", ["return", "carried", "final", "improvement"])
+@pytest.mark.parametrize("credit", ["return", "carried", "final", "final_of_all_turns", "improvement"])
 @given(known=st.lists(REWARD, max_size=5), discount=st.floats(0, 1))
 def test_every_credit_knows_nothing_of_a_fault(credit: Any, known: list[float], discount: float) -> None:
     assert credited([*known, None], credit, discount) == [*credited(known, credit, discount), None]
+
+
+def test_the_testers_turns_may_count_in_the_discount() -> None:
+    """Kernel, test, kernel, test: three turns come after the first kernel, one after the last."""
+    assert final_returns_of_all_turns([0.1, 2.0], 0.9) == pytest.approx([0.03 + 1.4 * 0.9**3, 0.6 + 1.4 * 0.9])
+    assert final_returns_of_all_turns([], 0.9) == []

@@ -53,7 +53,8 @@ class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
             data = KernelTaskData(
                 id=row["problem_id"],
                 name=row["problem_id"],
-                prompt=row["prompt"][0]["content"],
+                prompt=row["prompt"][-1]["content"],
+                system_prompt=row["prompt"][0]["content"] if len(row["prompt"]) > 1 else None,
                 problem_id=row["problem_id"],
                 problem_source=row["problem_source"],
                 level=row["level"],

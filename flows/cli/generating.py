@@ -1,6 +1,7 @@
 """`kernelmill generate | serve-kernels`: a PyTorch module in, a verified kernel out; once, or over HTTP."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from flows.cli.options import BaseUrlOption, ModelOption, SetOption
 
 if TYPE_CHECKING:
     from extras.generation.config import SearchConfig
+    from extras.generation.in_model import InModel
     from extras.generation.result import GeneratedKernel
     from extras.generation.search import Attempt, Choice
     from extras.generation.writers import Writer
@@ -83,6 +85,12 @@ def generate(
     out: Annotated[
         Path | None, typer.Option("--out", help="File for ModelNew.", show_default="MODULE_kernel.py in this folder")
     ] = None,
+    in_model: Annotated[
+        str | None,
+        typer.Option(
+            "--in", metavar="MODEL.py:CLASS", help="Also judge a whole model with the kernel in place of one class."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -101,19 +109,25 @@ def generate(
     choice = None if tester is None else _choice_of(tester, drafts or _DRAFTS)
     problem = Problem(problem_id=module.stem, source=read_source(module))
     check_problem_source(problem.source, str(module))
+    whole = None if in_model is None else _model_of(in_model)
     overrides = [*(set_ or []), *([] if turns is None else [f"rollout.episode.max_turns={turns}"])]
     settings, writer = open_model(policy, openai_base_url, model, config, overrides)
     search = SearchConfig(
         budget=budget, seconds=seconds, conversations=conversations, min_speedup=min_speedup, seed=seed
     )
-    found = asyncio.run(_generated(problem, writer, settings, search, choice))
+    found, inside = asyncio.run(_generated(problem, writer, settings, search, choice, whole))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(found.source, encoding="utf-8")
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        shown = found.model_dump(mode="json")
+        if inside is not None:
+            shown["in_model"] = {**inside.model_dump(mode="json"), "helps": inside.helps}
+        typer.echo(json.dumps(shown, indent=2))
     else:
         typer.echo(f"{found.line}: {out}")
-    if found.outcome is Outcome.ORIGINAL:
+        if inside is not None:
+            typer.echo(f"{in_model}: {inside.line}")
+    if found.outcome is Outcome.ORIGINAL or not (inside is None or inside.helps):
         raise typer.Exit(NOTHING_FASTER)
 
 
@@ -189,6 +203,21 @@ def open_model(
     return settings, PolicyWriter(checkpoint, settings.rollout, policy_name(policy or NEWEST_RUN, checkpoint))
 
 
+def _model_of(named: str) -> "tuple[Problem, str]":
+    """Return the model of `MODEL.py:CLASS`, and the class."""
+    from extras.generation.in_model import check_model
+    from kernels_eval.errors import InputError
+    from kernels_eval.jsonl import read_source
+    from kernels_eval.problem import Problem
+
+    file, colon, name = named.rpartition(":")
+    if not colon or not name.isidentifier():
+        raise InputError(f"--in {named}: expected the form MODEL.py:CLASS")
+    model = Problem(problem_id=Path(file).stem, source=read_source(Path(file)))
+    check_model(model, name, f"--in {file}")
+    return model, name
+
+
 def _choice_of(tester: Path, drafts: int) -> "Choice":
     from extras.generation.search import Choice
     from extras.tester.training import load_tester
@@ -210,9 +239,12 @@ async def _generated(
     settings: "RunConfig",
     search: "SearchConfig",
     choice: "Choice | None",
-) -> "GeneratedKernel":
+    whole: "tuple[Problem, str] | None",
+) -> "tuple[GeneratedKernel, InModel | None]":
+    """Return what was found; and, if a whole model is given and a kernel was, the model with it."""
     from extras.adapters.scoring import Scorer
     from extras.generation.generate import generate as generate_kernel
+    from extras.generation.in_model import check_in_model
     from extras.generation.search import episode_for_search
     from kernels_eval import Judge
     from tasks.rollout.prompts import judge_for
@@ -235,7 +267,10 @@ async def _generated(
             Judge(judge_for(episode, settings.judge)) as judge,
             Scorer(judge, episode, backend) as scorer,
         ):
-            return await generate_kernel(problem, writer, scorer, judge, search, show, choice=choice)
+            found = await generate_kernel(problem, writer, scorer, judge, search, show, choice=choice)
+            if whole is None or found.kernel_source is None or found.verdict is None:
+                return found, None
+            return found, await check_in_model(*whole, found.kernel_source, found.verdict, judge)
 
 
 def _progress_line(attempt: "Attempt", judged: int, budget: int, best: float | None) -> str:

@@ -4,9 +4,10 @@ turn_{instance_id}_t{turn_idx}_{timestamp}.json   the turn's prompt as messages,
 trajectory_{instance_id}_{timestamp}.json         rewards, aggregated return, history and messages of a finished episode
 
 `final_reward` is the aggregated return of the conversation, as in TritonForge's logs; `extra_info.last_reward` is the
-reward of its last turn. `instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0,
-`timestamp` is UTC with microseconds, moved on by one if the name is taken. A reward or return of null is a turn on
-which the machine failed. Runtimes are in ms, measured (`extra_info.timing_source`: `gpu`) or estimated (`roofline`).
+reward of its last turn. `instance_id` is the problem's id (in file names with every unusual character as `_`),
+`turn_idx` counts from 0, `timestamp` is UTC with microseconds, moved on by one if the name is taken. A reward or return
+of null is a turn on which the machine failed. Runtimes are in ms, measured (`extra_info.timing_source`: `gpu`) or
+estimated (`roofline`).
 
 A thread writes the files: the event loop never waits for the disk. Errors of writing are reported once, at the end.
 """

@@ -23,9 +23,11 @@ import numpy as np
 import polars as pl
 
 from flows.run.state import read_state
+from tasks.evaluation.statistics import Ratio, estimates
 
 FIGURES = ("first_correct", "correct", "best_correct", "fast_0", "fast_1", "fast_2")
 RESAMPLES = 2000
+SEED = 0
 _NGRAM = 5
 
 
@@ -88,7 +90,7 @@ def evaluations_of(run: Path, version: int | None) -> dict[str, Path]:
     return {kind: found[chosen].path for kind, found in kinds.items() if chosen in found}
 
 
-def figures(tables: list[pl.DataFrame], ids: set[str], generator: np.random.Generator) -> dict[str, Any]:
+def figures(tables: list[pl.DataFrame], ids: set[str]) -> dict[str, Any]:
     """Return each figure's mean over problems and its 95 % interval; tables: one a seed."""
     result: dict[str, Any] = {"problems": len(ids), "seeds": len(tables)}
     names = [name for name in tables[0].columns if name in FIGURES or name.startswith("pass_")]
@@ -98,9 +100,8 @@ def figures(tables: list[pl.DataFrame], ids: set[str], generator: np.random.Gene
         means = joined.group_by("problem_id").agg(pl.col(name).mean()).get_column(name).drop_nulls().to_numpy()
         if not len(means):
             continue
-        draws = generator.choice(means, (RESAMPLES, len(means))).mean(axis=1)
-        low, high = np.quantile(draws, [0.025, 0.975])
-        result[name] = [round(float(value), 4) for value in (means.mean(), low, high)]
+        found = estimates({name: Ratio(means, np.ones_like(means))}, RESAMPLES, 0.95, SEED)[name]
+        result[name] = [round(float(value), 4) for value in (found.value or 0.0, *(found.interval or (0.0, 0.0)))]
     return result
 
 
@@ -126,11 +127,10 @@ def main(arguments: list[str]) -> None:
             tables = [pl.read_parquet(folder / "per_problem.parquet") for folder in folders]
             if not tables:
                 continue
-            generator = np.random.default_rng(0)
             for group, where in groups.items():
                 ids = set(parts.filter(where).get_column("problem_id"))
                 if ids:
-                    table[f"{label}, {kind}, {group}"] = row = figures(tables, ids, generator)
+                    table[f"{label}, {kind}, {group}"] = row = figures(tables, ids)
                     print(f"{label}, {kind}, {group}: {json.dumps(row)}")
     out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 

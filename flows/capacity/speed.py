@@ -7,12 +7,16 @@ of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandw
 computed with the weights that it passes through, and a step reads those of all experts that its tokens are routed to.
 """
 
+import functools
+import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.capacity.memory import Shape, shape_of
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
+from kernels_eval.errors import InputError
+from tasks.problems.config import ProblemsConfig
 from tasks.rollout.refill import refill_for
 
 
@@ -173,9 +177,36 @@ def _joint(config: RunConfig) -> str:
 
 
 def _heldout(config: RunConfig) -> int:
-    """Return the number of held-out problems, at most."""
+    """Return the number of held-out problems: of a file of their own those in it, otherwise at most."""
+    own = None if config.problems.heldout_source is None else _in_file(config.problems)
+    if own is not None:
+        return own
     harder = config.problems.source == "generated" and config.problems.heldout_source is None
     return config.problems.heldout + config.problems.harder * harder
+
+
+@functools.lru_cache(maxsize=8)
+def _counted_in(settings: str) -> int | None:
+    """Return the number of problems of these settings, which are JSON; None if they cannot be read."""
+    from tasks.problems.loaders import load_entries
+
+    log = logging.getLogger("tasks.problems")
+    level = log.level
+    log.setLevel(logging.ERROR)  # bad rows are named by the checks before a run
+    try:
+        return len(load_entries(ProblemsConfig.model_validate_json(settings)))
+    except (InputError, OSError):
+        return None
+    finally:
+        log.setLevel(level)
+
+
+def _in_file(problems: ProblemsConfig) -> int | None:
+    try:
+        heldout = problems.of_heldout_files()
+    except InputError:
+        return None
+    return None if heldout is None else _counted_in(heldout.model_dump_json())
 
 
 def expectation(config: RunConfig, done_s: float) -> str:

@@ -36,7 +36,8 @@ def missing_files(config: RunConfig) -> list[str]:
     """Return `setting: path` for each file or folder that the configuration names and that is not there."""
     megatron = config.model.megatron
     named: dict[str, str | None] = {
-        "problems.path": config.problems.path if config.problems.source != "generated" else None,
+        "problems.path": None if config.problems.is_generated else config.problems.path,
+        "problems.heldout_path": config.problems.heldout_path,
         "sft.data.path": None if config.sft.is_left_out else config.sft.data.path,
         "model.pretrained": config.model.pretrained if megatron is None else str(megatron),
         "model.like": config.model.like,

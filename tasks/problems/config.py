@@ -77,6 +77,11 @@ class ProblemsConfig(FrozenModel):
     and leave out those whose reference is random. Their code is run for it."""
 
     @property
+    def path_setting(self) -> str:
+        """Name of the setting that `path` comes from: that of held-out problems in `of_heldout_files`."""
+        return "problems.heldout_path" if (self.train, self.heldout) == (0, _ALL) else "problems.path"
+
+    @property
     def is_generated(self) -> bool:
         """True if the problems of `source` come from a seed, not from files."""
         return self.source in (GENERATED, MODULES)

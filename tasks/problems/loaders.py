@@ -77,7 +77,7 @@ def load_problems(config: ProblemsConfig) -> Found:
         raise InputError(f"problems.path: the source `{config.source}` needs a file or folder; found none")
     path = Path(config.path)
     if not path.exists():
-        raise InputError(f"problems.path: {path}: no such file or folder")
+        raise InputError(f"{config.path_setting}: {path}: no such file or folder")
     if config.is_generated:
         raise InputError(
             f"problems.source: expected one of {', '.join(LOADER.ours)} to load from a path, found {config.source}"

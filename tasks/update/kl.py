@@ -44,9 +44,7 @@ def k3_k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     return gradient + (low_var_kl(log_probs, reference_log_probs) - gradient).detach()
 
 
-KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    function.__name__: function for function in (k1, k2, k3, low_var_kl, k3_k2)
-}
+KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {name: globals()[name] for name in KL_ESTIMATOR.ours}
 """Ours, by the names of `update.kl_estimator`."""
 
 

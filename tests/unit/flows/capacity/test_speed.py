@@ -1,9 +1,16 @@
 """Lines of a run before it starts: its steps, and about how long they take."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from flows.capacity.speed import BUSY, describe, expectation, expected_seconds, expected_stages, share_of
+from flows.checks.named_files import missing_files
 from flows.settings.configuration import RunConfig, load_configuration
+from kernels_eval.errors import InputError
+from kernels_eval.problem import EXAMPLE_PROBLEM
+from tasks.problems.loaders import load_entries
 
 
 def test_the_expectation_agrees_with_what_was_measured():
@@ -78,3 +85,19 @@ def test_of_a_pretrained_model_no_share_is_known():
     pretrained = config.model.model_copy(update={"pretrained": "/q"})
     assert share_of("SFT", config) > 0
     assert share_of("SFT", config.model_copy(update={"model": pretrained})) == 0
+
+
+def test_held_out_problems_of_their_own_file_are_counted(tmp_path: Path):
+    rows = [{"problem_id": f"p{size}", "source": EXAMPLE_PROBLEM.replace("1024", str(size))} for size in (8, 16, 32)]
+    (tmp_path / "heldout.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = ["problems.heldout_source=jsonl", f"problems.heldout_path={tmp_path / 'heldout.jsonl'}"]
+    lines = describe(load_configuration("deployments/configs/test.yaml", given))
+    assert lines[0].endswith(", 3 held out")
+    assert lines[2].startswith("held-out evaluation: 3 problems × ")
+    gone = load_configuration("deployments/configs/test.yaml", [given[0], "problems.heldout_path=gone.jsonl"])
+    assert describe(gone)[0].endswith(f", {gone.problems.heldout} held out")
+    assert "problems.heldout_path: gone.jsonl" in missing_files(gone)
+    heldout = gone.problems.of_heldout_files()
+    assert heldout is not None
+    with pytest.raises(InputError, match=r"^problems\.heldout_path: gone\.jsonl: no such file or folder"):
+        load_entries(heldout)

@@ -19,6 +19,7 @@ from kernels_eval.problem import check_problem_source
 from tasks.answers.fences import content, fenced, parsed, spans
 from tasks.answers.kernel import defines_model, extract_kernel
 from tasks.answers.reasoning import reasoning_of
+from tasks.problems.pair_formats.bare_cuda import bare_kernel_in, wrapped
 from tasks.problems.pair_formats.pair import Pair
 from tasks.problems.row import Row, shown
 
@@ -60,7 +61,7 @@ def pair_from(row: Row, where: str, said: Sequence[Said]) -> Pair:
             found = problem_in(message.text)
             if found is not None and found != problem:
                 problem, kernels, answered = found, earlier_in(message.text), False
-        elif problem is not None and (kernel := kernel_in(message.text)) is not None:
+        elif problem is not None and (kernel := kernel_for(message.text, problem, f"{row.where}: {row.named(where)}")):
             kernels.append(kernel)
             answered, reasoning = True, message.reasoning or reasoning_of(message.text)
     if problem is None:
@@ -113,6 +114,17 @@ def kernel_in(text: str) -> str | None:
         if tree is not None and defines_model(tree):
             return kernel
     return None
+
+
+def kernel_for(text: str, problem: str, where: str) -> str | None:
+    """Return the kernel in an answer to a problem, a bare `__global__` one with host code; None if it holds none.
+
+    Raises InputError, naming `where`, for a bare kernel that cannot be wrapped.
+    """
+    kernel = kernel_in(text)
+    if kernel is not None or (bare := bare_kernel_in(text)) is None:
+        return kernel
+    return wrapped(bare, problem, where)
 
 
 def problem_fault(text: str) -> str | None:

@@ -12,8 +12,8 @@ Alpaca's `instruction` may stand beside them, and hold the problem instead of `i
 Other columns, other fields of the object and the text around the code are left out, as are `issues` and
 `target_speedup` after a check: what the agent is shown is written anew, as in rollouts, and its issues are those that
 the judge finds in the earlier kernel. Whether the pair is used is for the judge to say too. An InputError names file,
-line and field of everything else, such as a description without a program (operation, shapes, dtype), which nothing
-could be judged against.
+line and field of everything else. An operation by name and a bare `__global__` kernel are read as
+tasks.problems.pair_formats.bare_cuda says.
 """
 
 import math
@@ -24,7 +24,8 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
 from tasks.answers.kernel import extract_kernel
 from tasks.answers.reasoning import reasoning_of
-from tasks.problems.pair_formats.conversation import Said, kernel_in, pair_from, problem_in
+from tasks.problems.pair_formats.bare_cuda import OPERATION_KEYS, bare_kernel_in, problem_of, wrapped
+from tasks.problems.pair_formats.conversation import Said, kernel_for, kernel_in, pair_from, problem_in
 from tasks.problems.pair_formats.pair import Pair, needed
 from tasks.problems.row import Row, shown
 
@@ -44,7 +45,7 @@ def pair_of(row: Row) -> Pair:
     elif isinstance(given, dict):
         # Tables fill the fields that a row leaves out with null.
         problem, earlier = _from_object(row.where, {key: value for key, value in given.items() if value is not None})
-        kernel = kernel_in(answer)
+        kernel = kernel_for(answer, problem, f"{row.where}: field `output`")
         if kernel is None:
             raise InputError(
                 f"{row.where}: field `output`: expected a kernel that defines ModelNew, found {shown(answer)}"
@@ -63,12 +64,13 @@ def pair_of(row: Row) -> Pair:
 
 def _from_object(where: str, given: dict[str, Any]) -> tuple[str, str | None]:
     """Return (problem, earlier kernel or None)."""
-    if "problem" not in given:
+    named = None if "problem" in given else problem_of(given, f"{where}: field `input`")
+    if "problem" not in given and named is None:
         raise InputError(
-            f"{where}: field `input`: expected the keys problem and optionally kernel, issues, target_speedup; found "
-            f"{', '.join(given) or 'none'}"
+            f"{where}: field `input`: expected the keys problem (or {', '.join(OPERATION_KEYS)}) and optionally "
+            f"kernel, issues, target_speedup; found {', '.join(given) or 'none'}"
         )
-    text = _text(f"{where}: field `input.problem`", given["problem"])
+    text = named or _text(f"{where}: field `input.problem`", given["problem"])
     problem = problem_in(text) or text
     check_problem_source(problem, f"{where}: field `input.problem`")
     if "kernel" not in given and "issues" in given:
@@ -79,6 +81,9 @@ def _from_object(where: str, given: dict[str, Any]) -> tuple[str, str | None]:
         return problem, None
     text = _text(f"{where}: field `input.kernel`", given["kernel"])
     # A kernel to mend need not parse.
+    bare = bare_kernel_in(text)
+    if bare is not None and not kernel_in(text):
+        return problem, wrapped(bare, problem, f"{where}: field `input.kernel`")
     kernel = kernel_in(text) or (extract_kernel(text) if "```" in text else None) or text
     if not _MODEL_NEW.search(kernel):
         raise InputError(f"{where}: field `input.kernel`: expected source with a class ModelNew, found {shown(kernel)}")

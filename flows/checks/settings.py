@@ -35,6 +35,11 @@ def check_settings(config: RunConfig) -> None:
     check_shared_base(config)
     check_served_adapters(config)
     check_reasoning(config)
+    if not config.judge.targets and config.judge.compile != "never":
+        raise InputError(
+            f"judge.targets: found none to compile for, with judge.compile = {config.judge.compile}; expected one or "
+            "more, such as cuda:90, or judge.compile: never"
+        )
     if config.sft.is_left_out:
         check_given_policy(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:

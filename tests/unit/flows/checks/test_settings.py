@@ -76,3 +76,9 @@ def test_adapters_that_servers_cannot_hold_are_refused_at_the_start(overrides: l
 )
 def test_adapters_that_servers_can_hold(overrides: list[str]) -> None:
     check_settings(load_configuration(ADAPTERS, overrides))
+
+
+def test_compiling_needs_something_to_compile_for() -> None:
+    with pytest.raises(InputError, match=r"judge\.targets: found none to compile for, with judge\.compile = correct"):
+        check_settings(load_configuration("test", ["judge.targets=[]", "judge.compile=correct"]))
+    check_settings(load_configuration("test", ["judge.targets=[]", "judge.compile=never"]))

@@ -156,6 +156,7 @@ def _episode(values: Values) -> Iterator[Line]:
     named = next((values[name] for name in ("rollout-task-type", "rm-type") if values.get(name) in _TASKS), None)
     turns = named == "kernelbench_multiturn"
     yield Line("rollout.engine", "sglang", "slime generates with SGLang")
+    yield Line("update.credit", "return", "the discounted sum of a turn's and later rewards; our default is carried")
     yield Line(
         "rollout.episode.task",
         "kernelbench_multiturn" if turns else "kernelbench",

@@ -115,6 +115,7 @@ def _machines(values: Values) -> Iterator[Line]:
     yield Line("model.dtype", "bfloat16", "our default is float32")
     yield Line("sft", "none", "TRL's GRPO starts from a trained model")
     yield Line("rollout.engine", "sglang", "our engine on a GPU")
+    yield Line("update.credit", "return", "the discounted sum of a turn's and later rewards; our default is carried")
     yield Line("rollout.episode.task", "kernelbench", "TRL's completions have one turn")
     if "use_peft" in values and truth("use_peft", values["use_peft"]):
         rank = whole("lora_r", values.get("lora_r", 16))

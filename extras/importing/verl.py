@@ -151,6 +151,7 @@ def _machines(values: Values) -> Iterator[Line]:
     yield Line("model.dtype", "bfloat16", "verl computes in it; our default is float32")
     yield Line("sft", "none", "verl's RL starts from a trained model")
     yield Line("rollout.engine", "sglang", "our engine on a GPU")
+    yield Line("update.credit", "return", "the discounted sum of a turn's and later rewards; our default is carried")
     task = "kernelbench_multiturn" if several else "kernelbench"
     yield Line("rollout.episode.task", task, "multi_turn.enable")
     each = whole(f"{_ROLLOUT}.tensor_model_parallel_size", values.get(f"{_ROLLOUT}.tensor_model_parallel_size", 1))

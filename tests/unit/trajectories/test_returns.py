@@ -101,7 +101,6 @@ def test_the_sum_of_played_turns_prefers_the_slower_kernel() -> None:
     assert carried_returns(faster, 0.4)[0] == pytest.approx(1.3)
 
 
-@pytest.mark.parametrize("credit", ["return", "carried", "final", "improvement"])
 @pytest.mark.parametrize("credit", ["return", "carried", "final", "final_of_all_turns", "improvement"])
 @given(known=st.lists(REWARD, max_size=5), discount=st.floats(0, 1))
 def test_every_credit_knows_nothing_of_a_fault(credit: Any, known: list[float], discount: float) -> None:

@@ -148,7 +148,7 @@ FILES: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
         "rollout.batch_size": 256, "update.save_interval": None, "update.optimizer_steps": 2,
         "update.checkpoint_interval": 50, "rollout.episode.task": "kernelbench_multiturn",
         "rollout.episode.max_turns": 3, "rollout.episode.gamma": 0.4, "update.gamma": 1.0,
-        "update.advantage": "grpo", "update.kl_coefficient": 0.0, "update.kl_in": "loss",
+        "update.advantage": "grpo", "update.credit": "return", "update.kl_coefficient": 0.0, "update.kl_in": "loss",
         "update.kl_estimator": "low_var_kl", "update.clip_high": 0.28, "update.dual_clip": None,
         "update.entropy_coefficient": 0.0, "update.aggregation": "seq_mean_token_mean",
         "update.correction.weights": "none", "update.learning_rate": 1e-6, "update.ranks": 4,

@@ -174,7 +174,7 @@ def _module(cuda: str, name: str, parameters: Sequence[_Parameter], read: Sequen
 
 def _shapes(value: Any, number: int, where: str) -> list[list[int]]:
     """Return a shape for each argument; one shape stands for all."""
-    listed = list(value.values()) if isinstance(value, dict) else [value] if isinstance(value, int) else value
+    listed: Any = list(value.values()) if isinstance(value, dict) else [value] if isinstance(value, int) else value
     if isinstance(listed, list) and listed and all(isinstance(size, int) for size in listed):
         listed = [listed] * number
     is_good = (

@@ -48,8 +48,12 @@ STAGES = {
     "control": "control: more SFT",
 }
 """The label of each stage in a run of one iteration, in the order in which they come."""
-NOT_IN_THE_DRILL = {"given_policy", "heldout_answers", "team", "joint_rollout", "joint_pairs", "joint_epoch"}
-"""Stages of a run without SFT, of evaluations of models behind a server, and of a team of agents."""
+NOT_IN_THE_DRILL = {
+    "given_policy", "heldout_answers", "team", "joint_rollout", "joint_pairs", "joint_epoch", "repair_rollout",
+    "repair_pairs", "repairs", "rejection_rollout", "rejection_pairs", "rejection_epoch",
+}  # fmt: skip
+"""Stages of a run without SFT, of evaluations of models behind a server, of a team of agents, of SFT that goes on, and
+of the rejection-sampling control."""
 CANCELLED_IN = {
     "SFT data": "kernels_eval.pool.zygote",
     "SFT": "ray::Rank",

@@ -194,7 +194,7 @@ def test_tables_of_the_first_schema_are_still_read() -> None:
 
 def test_tables_of_the_first_schema_are_trained_on() -> None:
     batch = TrajectoryBatchRef(uri=str(SCHEMA_1), digest="", run_id="r", iteration=0, trajectories=3, turns=5)
-    samples = read_samples(batch, UpdateConfig(), vocabulary=10)
+    samples = read_samples(batch, UpdateConfig(credit="return"), vocabulary=10)
     assert [sample.return_ for sample in samples.samples] == pytest.approx([0.42, 0.8, 0.1])
     assert (samples.groups_used, samples.groups_single, samples.turns_excluded) == (1, 1, 1)
 

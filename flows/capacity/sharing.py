@@ -5,6 +5,7 @@ Constants are what the processes were seen to take, rounded up; `kernelmill plan
 
 from flows.capacity.memory import CONTEXT_BYTES, GIB, Shape, TrainingJob, checkpoint_bytes, offloaded_bytes
 from flows.settings.configuration import RunConfig
+from tasks.rollout.engines.kind import kind_of
 
 PROCESS_BYTES = 3 * GIB
 """Host memory of a process that has imported torch, DeepSpeed or transformers, and uses CUDA."""
@@ -22,10 +23,8 @@ CANARY_TOKENS = 272
 
 
 def servers_of(config: RunConfig) -> int:
-    """Return the number of SGLang servers that the run starts itself: for each policy, or for all as adapters."""
-    rollout = config.rollout
-    starts = rollout.engine == "sglang" and not rollout.sglang_urls
-    return rollout.sglang.servers * (1 if rollout.sglang.adapter_rank else config.policies) if starts else 0
+    """Return the number of the engine's servers that the run starts itself."""
+    return kind_of(config.rollout).servers(config.rollout, config.policies)
 
 
 def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, float]:
@@ -59,13 +58,11 @@ def gpu_memory_beside(config: RunConfig, shape: Shape, gpu_bytes: float, served_
     judged = (judge.device_memory_gb or 2 * config.judge_workers * JUDGE_CONTEXT_GIB) * GIB
     return {
         "servers": servers_of(config) * (served_share * gpu_bytes + CONTEXT_BYTES),
-        "canary": canary if rollout.gpus > 0 and rollout.engine == "sglang" else 0.0,
+        "canary": canary if rollout.gpus > 0 and canary_weights(config, shape) else 0.0,
         "judge": actors * judged if judge.device != "cpu" else 0.0,
     }
 
 
 def canary_weights(config: RunConfig, shape: Shape) -> float:
-    """Return the bytes of the checkpoint with which servers are compared; 0 without SGLang."""
-    if config.rollout.engine != "sglang":
-        return 0.0
-    return shape.parameters * (2.0 if config.rollout.sglang.canary_dtype == "bfloat16" else 4.0)
+    """Return the bytes of the checkpoint with which servers are compared; 0 for an engine without any."""
+    return shape.parameters * kind_of(config.rollout).compared_bytes(config.rollout)

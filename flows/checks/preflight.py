@@ -5,9 +5,6 @@ torch and transformers are imported only for an explicit or pretrained checkpoin
 
 import os
 import shutil
-import urllib.error
-import urllib.request
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,12 +22,10 @@ from tasks.agents.config import owners
 from tasks.agents.team import is_team, members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef
-from tasks.rollout.engines.sglang.installation import find_installation, looked_in
+from tasks.rollout.engines.kind import kind_of
 from tasks.sft.corpus_check import check_corpus
 from tasks.training.config import check_adapters
 
-HEALTH_TIMEOUT_S = 3.0
-"""A server that takes longer to answer counts as unhealthy."""
 CPUS_A_CORE = 16
 """CPUs of a local Ray at most: it starts a process for each."""
 FREE_BYTES = 2 * 2**30
@@ -45,7 +40,7 @@ def check_before_start(config: RunConfig) -> None:
     check_settings(config)
     check_problems(config)
     check_pretrained(config)
-    check_servers(config)
+    check_engine(config)
     check_gpus(config)
     if config.ray.placement:
         check_placement(config.ray, needs_of(config))
@@ -192,24 +187,9 @@ def check_template(folder: Path | None, template: str | None) -> None:
         )
 
 
-def check_servers(config: RunConfig) -> None:
-    """Check that SGLang servers named by address are healthy."""
-    if config.rollout.engine != "sglang":
-        return
-    if config.has_team and config.rollout.sglang_urls and not config.rollout.sglang.adapter_rank:
-        raise InputError(
-            "rollout.sglang_urls: agents with weights of their own need servers of their own, which the run starts; "
-            "leave it empty, let the agents share weights (rollout.episode.agents), or serve them as adapters "
-            "(rollout.sglang.adapter_rank)"
-        )
-    starts_here = not config.rollout.sglang_urls and config.ray.address is None
-    if starts_here and config.rollout.sglang.command is None and find_installation() is None:
-        raise InputError(
-            f"rollout.engine: sglang: SGLang was not found in {looked_in()}; `kernelmill verify` says how to get it"
-        )
-    unhealthy = unhealthy_servers(config.rollout.sglang_urls)
-    if unhealthy:
-        raise InputError(f"rollout.sglang_urls: expected healthy servers: {'; '.join(unhealthy)}")
+def check_engine(config: RunConfig) -> None:
+    """Check that the engine has what it needs: servers that are named, programs that start some."""
+    kind_of(config.rollout).check(config.rollout, config.has_team, is_here=config.ray.address is None)
 
 
 def check_gpus(config: RunConfig) -> None:
@@ -243,20 +223,6 @@ def check_cpus(config: RunConfig) -> None:
             "(ray.cpus, or all of this machine); "
             "ask for fewer, or 0 to reserve none"
         )
-
-
-def unhealthy_servers(urls: Sequence[str]) -> list[str]:
-    """Return one line for each server that is not healthy."""
-    wrong: list[str] = []
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # as the engine asks them
-    for url in urls:
-        try:
-            with direct.open(f"{url.rstrip('/')}/health", timeout=HEALTH_TIMEOUT_S) as response:
-                if response.status != 200:
-                    wrong.append(f"{url}: status {response.status}")
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            wrong.append(f"{url}: {getattr(error, 'reason', error)}")
-    return wrong
 
 
 def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:

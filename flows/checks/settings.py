@@ -13,6 +13,7 @@ from kernels_eval.frozen import named_code
 from tasks.agents.config import owners
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
+from tasks.rollout.engines.kind import kind_of
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
 from tasks.training.deepspeed_file import stage_of
@@ -32,6 +33,7 @@ def check_settings(config: RunConfig) -> None:
     check_device_memory(config)
     check_episode(config)
     check_credit(config)
+    check_weights_can_move(config)
     check_shared_base(config)
     check_served_adapters(config)
     check_reasoning(config)
@@ -144,6 +146,15 @@ def check_given_policy(config: RunConfig) -> None:
     for name, found in (("repairs", config.sft.repairs.problems), ("joint", config.sft.joint.problems)):
         if found:
             raise InputError(f"sft.{name}.problems: found {found}, expected 0 without SFT (sft.steps: 0)")
+
+
+def check_weights_can_move(config: RunConfig) -> None:
+    """Check that an engine whose weights stay is only asked to evaluate."""
+    if not kind_of(config.rollout).takes_weights and (config.iterations or not config.sft.is_left_out):
+        raise InputError(
+            f"rollout.engine: {config.rollout.engine} cannot be given new weights, so that nothing can be trained; "
+            "expected iterations: 0 and sft: none, or the engine sglang or transformers"
+        )
 
 
 def check_shared_base(config: RunConfig) -> None:

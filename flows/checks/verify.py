@@ -1,30 +1,17 @@
 """All checks of `kernelmill verify`, and those of everything that a configuration names: data, models, services."""
 
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
 from flows.checks.named_files import missing_files
-from flows.checks.result import CheckResult, checked, failed, note, ok
+from flows.checks.result import CheckResult, Outcome, checked, failed, note, ok
 from flows.checks.settings import check_settings
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
-from flows.settings.plurals import counted
-from tasks.rollout.engines.sglang.installation import (
-    VARIABLE,
-    cuda_home,
-    find_installation,
-    looked_in,
-    server_command,
-    server_environment,
-)
-
-_GET_SGLANG = (
-    f"python3 -m venv .sglang && .sglang/bin/pip install 'sglang==0.5.13', or {VARIABLE}=FOLDER of an environment or "
-    "of packages that has it, or name its Python in rollout.sglang.command (docs/sglang.md)"
-)
+from tasks.rollout.engines.health import HEALTH_TIMEOUT_S
+from tasks.rollout.engines.kind import kind_of
 
 
 def settings(config: RunConfig) -> CheckResult:
@@ -93,7 +80,7 @@ def prefect(_: RunConfig) -> CheckResult:
     api_url = get_current_settings().api.url
     if api_url is None:
         return ok("Prefect server", "none is named: a run starts its own (SQLite, loopback)")
-    if answers(api_url, preflight.HEALTH_TIMEOUT_S):
+    if answers(api_url, HEALTH_TIMEOUT_S):
         return ok("Prefect server", f"{api_url} answers")
     return note(
         "Prefect server",
@@ -102,47 +89,11 @@ def prefect(_: RunConfig) -> CheckResult:
     )
 
 
-def sglang(config: RunConfig) -> CheckResult:
-    """Check that every named SGLang server is healthy, or that the command that starts one exists."""
-    rollout = config.rollout
-    if rollout.engine != "sglang":
-        return ok("SGLang", "not used: rollout.engine is transformers")
-    if rollout.sglang_urls:
-        unhealthy = preflight.unhealthy_servers(rollout.sglang_urls)
-        if unhealthy:
-            fix = "start the servers, or correct rollout.sglang_urls (docs/sglang.md)"
-            return failed("SGLang", "; ".join(unhealthy), fix)
-        return ok("SGLang", f"{counted(len(rollout.sglang_urls), 'server')} healthy")
-    if config.ray.address is not None:
-        return note("SGLang", "servers are started on the cluster; its nodes were not checked")
-    command = rollout.sglang.command
-    if command is None and find_installation() is None:
-        return failed("SGLang", f"not found in {looked_in()}", _GET_SGLANG)
-    problem = _start_problem(server_command(rollout.sglang), server_environment(rollout.sglang))
-    if problem is not None:
-        return failed("SGLang", problem, _GET_SGLANG)
-    found = f"started with the run: {counted(rollout.sglang.servers, 'server')}: {' '.join((command or ())[:1])}"
-    missing = [name for name in ("nvcc", "ninja") if not _has_tool(name)]
-    if missing:
-        fix = "install the CUDA toolkit and ninja: SGLang compiles kernels at its first start"
-        return note("SGLang", f"{found.rstrip(': ')}; not found: {', '.join(missing)}", fix)
-    return ok("SGLang", found.rstrip(": "))
-
-
-def _has_tool(name: str) -> bool:
-    return shutil.which(name) is not None or (name == "nvcc" and cuda_home() is not None)
-
-
-def _start_problem(command: Sequence[str], environment: dict[str, str]) -> str | None:
-    """Return the reason why a server's command cannot start one, or None."""
-    if shutil.which(command[0]) is None:
-        return f"rollout.sglang.command: {command[0]}: no such program"
-    if "-m" not in command[1:-1]:
-        return None  # not a Python module: nothing more can be checked
-    package = command[command.index("-m") + 1].partition(".")[0]
-    code = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({package!r}))"
-    found, _ = toolchain.run_program([command[0], "-c", code], environment)
-    return None if found else f"{command[0]} has no module {package}"
+def engine(config: RunConfig) -> CheckResult:
+    """Check that the engine has what it needs, as it says itself."""
+    kind = kind_of(config.rollout)
+    found = kind.look(config.rollout, is_here=config.ray.address is None)
+    return CheckResult(kind.label, Outcome(found.outcome), found.found, found.fix)
 
 
 CHECKS: tuple[Callable[[RunConfig], CheckResult], ...] = (
@@ -157,7 +108,7 @@ CHECKS: tuple[Callable[[RunConfig], CheckResult], ...] = (
     toolchain.sandbox,
     ray,
     prefect,
-    sglang,
+    engine,
     settings,
     files,
     problems,

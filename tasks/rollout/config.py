@@ -1,5 +1,6 @@
 """Settings of rollouts: episodes, engine, sampling, rewards."""
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -12,7 +13,11 @@ from tasks.rollout.prompt_texts import FirstTemplate, LaterTemplate, SystemMessa
 
 ENGINE = Door(
     "engine",
-    {name: f"tasks.rollout.engines:open_{name}" for name in ("sglang", "transformers")},
+    {
+        "openai": "tasks.rollout.engines.openai.kind:ENGINE",
+        "sglang": "tasks.rollout.engines.sglang.kind:ENGINE",
+        "transformers": "tasks.rollout.engines.local.kind:ENGINE",
+    },
     "a function (policy, tokenizer, config) -> Engine",
 )
 
@@ -154,6 +159,28 @@ class SglangConfig(FrozenModel):
         return round(0.8 * self.gpus_per_server, 3) if 0 < self.gpus_per_server < 1 else None
 
 
+class OpenAiConfig(FrozenModel):
+    """A server of OpenAI's completions protocol that holds the policy already: for evaluation (docs/rollouts.md)."""
+
+    url: str = ""
+    """Address with its version, such as `http://127.0.0.1:8000/v1`."""
+    model: str = ""
+    """Name of the model there; empty: the first that it lists."""
+    key_variable: Annotated[str, Operational] = "OPENAI_API_KEY"
+    """Environment variable with its key, where it asks for one."""
+    concurrency: Annotated[int, Operational] = Field(default=64, ge=1)
+    """Concurrent requests; further ones wait in the client."""
+    request_timeout_s: Annotated[float, Operational] = Field(default=600.0, gt=0)
+    """Limit for a complete response."""
+    attempts: Annotated[int, Operational] = Field(default=4, ge=1)
+    """Attempts per response."""
+
+    @property
+    def key(self) -> str:
+        """The key; empty if there is none."""
+        return os.environ.get(self.key_variable, "")
+
+
 class JudgeActorsConfig(FrozenModel):
     """Ray actors that judge (tasks.rollout.judge_actors), one judge each."""
 
@@ -187,6 +214,7 @@ class RolloutConfig(FrozenModel):
     sglang_urls: Annotated[tuple[str, ...], Operational] = ()
     """Servers to use; empty: the pipeline starts its own."""
     sglang: SglangConfig = SglangConfig()
+    openai: Annotated[OpenAiConfig, AddedLater] = OpenAiConfig()
     problems_per_iteration: int = Field(default=64, ge=1)
     samples_per_problem: int = Field(default=8, ge=1)
     """Size of a group. A group of one has no baseline and is dropped by the update."""

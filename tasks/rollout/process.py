@@ -17,7 +17,7 @@ WORKER = "rollout"
 
 
 def start_servers(config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str] = ()) -> None:
-    """Have SGLang's servers start in the rollout's process, which the next rollout uses. Returns at once.
+    """Have the engine's servers start in the rollout's process, which the next rollout uses. Returns at once.
 
     `write_model` is given an empty folder there, and returns the folder of the model to start with. `agents`: those of
     a team that have servers of their own each. What goes wrong is said by the next rollout, which starts other servers.

@@ -37,7 +37,7 @@ from tasks.rollout.refill import Refill, run_and_refill
 from tasks.trajectories.groups import SHARED_KEY
 
 if TYPE_CHECKING:
-    from tasks.rollout.engines.sglang.early import EarlyServers
+    from tasks.rollout.engines.kind import EarlyStart
 
 logger = logging.getLogger("kernelmill.rollout")
 REPORT_INTERVAL_S = 0.25
@@ -172,7 +172,7 @@ class _Opened:
 
 def _settings_of(config: RolloutConfig) -> tuple[Any, ...]:
     """Return the settings that decide whether an engine can be used again."""
-    return (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang)
+    return (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang, config.openai)
 
 
 class RolloutWorker:
@@ -181,7 +181,7 @@ class RolloutWorker:
     def __init__(self) -> None:
         self._opened: _Opened | None = None
         self._judge: tuple[JudgeConfig, JudgeActorsConfig, Any] | None = None
-        self._early: EarlyServers | None = None
+        self._early: EarlyStart | None = None
 
     def ping(self) -> int:
         """Return the process id, as a sign of life."""
@@ -214,11 +214,11 @@ class RolloutWorker:
                     await asyncio.wait([running])
 
     def start_servers(self, config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str]) -> None:
-        """Have SGLang's servers start, which the next rollout uses. Arguments: as EarlyServers takes them."""
-        from tasks.rollout.engines.sglang.early import EarlyServers
+        """Have the engine's servers start, which the next rollout uses. Arguments: as `EngineKind` takes them."""
+        from tasks.rollout.engines.kind import kind_of
 
         if self._opened is None and self._early is None:
-            self._early = EarlyServers(config, write_model, agents)
+            self._early = kind_of(config).start_early(config, write_model, agents)
 
     async def with_judge(
         self, work: Callable[[AsyncJudge], AsyncIterator[Any]], config: JudgeConfig, place: JudgingPlace

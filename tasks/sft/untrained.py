@@ -1,4 +1,4 @@
-"""Untrained model of the policy's shape, with which SGLang's servers start while SFT trains."""
+"""Untrained model of the policy's shape, with which an engine's servers start while SFT trains."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,18 +13,20 @@ from tasks.training.config import EngineConfig
 def start_servers_beside_sft(
     data: SftDataRef, model: ModelConfig, rollout: RolloutConfig, engine: EngineConfig, agents: Sequence[str] = ()
 ) -> bool:
-    """Have SGLang's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
+    """Have the engine's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
 
     Returns at once: whether they start. `engine`: that of SFT; `agents`: those of a team that have servers of their own
     each. They do not if Ray is not running yet, as in a run that goes on with SFT: all stages before it were cached.
     """
     import ray
 
+    from tasks.rollout.engines.kind import kind_of
     from tasks.rollout.process import start_servers
 
-    if rollout.engine != "sglang" or rollout.sglang_urls or not ray.is_initialized():
+    started = kind_of(rollout).servers(rollout, max(len(agents), 1))
+    if not started or not ray.is_initialized():
         return False
-    servers = rollout.sglang.servers * rollout.sglang.gpus_per_server * max(len(agents), 1)
+    servers = started * rollout.sglang.gpus_per_server
     ranks = engine.ranks * engine.gpus_per_rank
     if servers + ranks + rollout.gpus > float(ray.cluster_resources().get("GPU", 0)):
         return False  # they take turns on the same GPUs

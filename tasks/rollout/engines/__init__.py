@@ -7,14 +7,13 @@ logits, T = 1), whatever the sampling was: the update computes its own in the sa
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from tasks.agents.config import SOLVER
-from tasks.agents.team import is_team, members_of
+from tasks.agents.team import is_team
 from tasks.pipeline.references import CheckpointRef
-from tasks.rollout.config import ENGINE, RolloutConfig, SamplingConfig
+from tasks.rollout.config import RolloutConfig, SamplingConfig
 
 
 class FinishReason(StrEnum):
@@ -120,20 +119,6 @@ def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(stop_tokens(generation, tokenizer)))
 
 
-def open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    """Return the embedded engine."""
-    from tasks.rollout.engines.local.engine import load_engine
-
-    return load_engine(policy.path, tokenizer, config.batch_size)
-
-
-def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    """Return the engine of SGLang's servers."""
-    from tasks.rollout.engines.sglang.engine import open_sglang as open_servers
-
-    return open_servers(policy, tokenizer, config)
-
-
 def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
     """Return the configured engine with this policy loaded, of a team one for each of its agents.
 
@@ -141,18 +126,9 @@ def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
     """
     import torch
 
-    open_one = ENGINE.load(config.engine)
-    # Also for SGLang's canary, which runs the checkpoint: Ray gives one thread to an actor that reserves no CPUs.
+    from tasks.rollout.engines.kind import kind_of
+
+    kind = kind_of(config)
+    # Also for a comparison with the checkpoint: Ray gives one thread to an actor that reserves no CPUs.
     torch.set_num_threads(config.threads)
-    if not is_team(policy):
-        return open_one(policy, tokenizer, config)
-    if config.engine == "sglang" and config.sglang.adapter_rank:
-        from tasks.rollout.engines.sglang.team import open_team
-
-        return open_team(policy, tokenizer, config)
-    from tasks.rollout.engines.team import open_together, team_engine
-
-    openings = {agent: partial(open_one, member, tokenizer, config) for agent, member in members_of(policy).items()}
-    if config.engine == "sglang":  # a server takes minutes to start
-        return team_engine(open_together(openings))
-    return team_engine({agent: opening() for agent, opening in openings.items()})
+    return kind.open_team(policy, tokenizer, config) if is_team(policy) else kind(policy, tokenizer, config)

@@ -49,7 +49,7 @@ def closed_port() -> int:
 
 def test_this_machine_and_its_packages_are_fine(tmp_path: Path):
     config = configured(tmp_path)
-    for check in (machine.python, machine.gpu, machine.disk, verify.ray, verify.sglang):
+    for check in (machine.python, machine.gpu, machine.disk, verify.ray, verify.engine):
         assert check(config).outcome is Outcome.OK, check(config)
     for check in (verify.settings, verify.problems, verify.checkpoint):
         assert check(config).outcome is Outcome.OK, check(config)
@@ -81,17 +81,17 @@ def test_the_sandbox_names_what_this_machine_lacks(tmp_path: Path):
         (machine.disk, {"runs_dir": "/proc/nowhere"}, "runs_dir"),
         (verify.ray, {"ray": {"address": f"127.0.0.1:{closed_port()}"}}, "ray.address"),
         (
-            verify.sglang,
+            verify.engine,
             {"rollout": {"engine": "sglang", "sglang_urls": [f"http://127.0.0.1:{closed_port()}"]}},
             "127.0.0.1",
         ),
         (
-            verify.sglang,
+            verify.engine,
             {"rollout": {"engine": "sglang", "sglang": {"command": ["/nowhere/python"]}}},
             "/nowhere/python",
         ),
         (
-            verify.sglang,
+            verify.engine,
             {"rollout": {"engine": "sglang", "sglang": {"command": ["python3", "-m", "no_such_module.x"]}}},
             "no module no_such_module",
         ),
@@ -173,7 +173,7 @@ def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch:
 def test_named_servers_are_asked_before_a_run(tmp_path: Path, server: str):
     rollout = {"engine": "sglang", "sglang_urls": [server]}
     config = configured(tmp_path, rollout=rollout)
-    assert verify.sglang(config).outcome is Outcome.OK
+    assert verify.engine(config).outcome is Outcome.OK
     check_before_start(config)
     rollout["sglang_urls"] = [server, f"{server}/elsewhere"]
     with pytest.raises(InputError, match=r"rollout.sglang_urls: .*/elsewhere"):

@@ -1,0 +1,94 @@
+"""An engine before it is opened: what checks, plans and flows ask of it, so that none of them asks for its name.
+
+`ENGINE` of each folder here is an `EngineKind`. A function of a user's own (docs/doors.md) is one without servers.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tasks.agents.team import members_of
+from tasks.pipeline.references import CheckpointRef
+from tasks.rollout.config import ENGINE, RolloutConfig
+from tasks.rollout.engines import Engine
+
+
+class Outcome(StrEnum):
+    """Outcome of a look at what an engine needs."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAILED = "failed"
+
+
+class Finding(NamedTuple):
+    """Result of a look at what an engine needs, for `kernelmill verify`."""
+
+    outcome: Outcome
+    found: str
+    fix: str = ""
+
+
+class EarlyStart(Protocol):
+    """Servers that start before their first policy is there."""
+
+    config: RolloutConfig
+
+    def engine(self, policy: CheckpointRef) -> Any:
+        """Return an engine on them for a policy, which it does not hold yet; None if they did not start."""
+
+
+class EngineKind:
+    """An engine that runs in the rollout's process and needs nothing else; those with servers say more."""
+
+    label = "engine"
+    """Name in the lines of `kernelmill verify`."""
+    takes_weights = True
+    """The next policy can be given to it: without that nothing can be trained."""
+
+    def __init__(self, open_one: Callable[[CheckpointRef, Any, RolloutConfig], Engine]) -> None:
+        self._open = open_one
+
+    def __call__(self, policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+        """Return the engine with one policy loaded."""
+        return self._open(policy, tokenizer, config)
+
+    def open_team(self, policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+        """Return an engine for a team: one for each agent, opened in turn."""
+        from tasks.rollout.engines.team import team_engine
+
+        return team_engine({agent: opening() for agent, opening in self._openings(policy, tokenizer, config).items()})
+
+    def _openings(
+        self, policy: CheckpointRef, tokenizer: Any, config: RolloutConfig
+    ) -> dict[str, Callable[[], Engine]]:
+        return {agent: partial(self, member, tokenizer, config) for agent, member in members_of(policy).items()}
+
+    def check(self, config: RolloutConfig, has_team: bool, is_here: bool) -> None:
+        """Raise InputError for what would keep it from starting. `is_here`: it would start on this machine."""
+
+    def look(self, config: RolloutConfig, is_here: bool) -> Finding:
+        """Say whether what it needs is there."""
+        return Finding(Outcome.OK, f"rollout.engine is {config.engine}: it needs no server")
+
+    def servers(self, config: RolloutConfig, policies: int) -> int:
+        """Return the number of servers that a run starts for so many policies."""
+        return 0
+
+    def compared_bytes(self, config: RolloutConfig) -> float:
+        """Return the bytes a parameter of a checkpoint that is loaded beside it, for comparison; 0: none is."""
+        return 0.0
+
+    def start_early(
+        self, config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str]
+    ) -> EarlyStart | None:
+        """Have servers start with a model that `write_model` puts in a folder; None if there are none to start."""
+        return None
+
+
+def kind_of(config: RolloutConfig) -> EngineKind:
+    """Return the configured engine. Raises InputError if there is none of this name."""
+    found = ENGINE.load(config.engine)
+    return found if isinstance(found, EngineKind) else EngineKind(found)

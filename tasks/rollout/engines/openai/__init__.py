@@ -1,0 +1,1 @@
+"""Engine of a server that speaks OpenAI's completions protocol and holds the policy already: for evaluation."""

@@ -50,6 +50,8 @@ OPERATIONAL = {
     "ray",
     "stages",
     "evaluation.interval",
+    "evaluation.primary",
+    "rejection_control",
     "judge.workers",
     "judge.cache_dir",
     "judge.cache_mb",
@@ -82,8 +84,6 @@ OPERATIONAL = {
 }
 
 ADDED_LATER = {
-    "evaluation.primary",
-    "rejection_control",
     "rollout.episode.prompt_template",
     "rollout.episode.retry_template",
     "rollout.episode.system_message",

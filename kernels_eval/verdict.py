@@ -11,7 +11,7 @@ from kernels_eval.plain_text import plain_text
 Plain = Annotated[str, AfterValidator(plain_text)]
 """Text that a candidate or a compiler may have written, without escapes."""
 
-JUDGE_VERSION = "21"
+JUDGE_VERSION = "22"
 """Raised whenever the same kernel could get another verdict; part of every cache key."""
 
 
@@ -153,6 +153,10 @@ class Verdict(FrozenModel):
     """Largest leading size of the inputs that the kernels were run at; None on a GPU, where it is the full one."""
     full_size: int | None = None
     """The problem's own leading size; None on a GPU, or if no input has one."""
+    judged_at: str | None = None
+    """Sizes of the first input, of those of the problem, where a problem too large to be interpreted was judged with
+    smaller constants: `4 × 16 × 16 of 64 × 512 × 512`. Then `executed_size` is the leading one of the former. None: the
+    leading size alone was reduced, if any was."""
     resources: tuple[Resources, ...] = ()
     profile: Profile | None = None
     """Kernels and rates of a call, on a GPU; None unless correct."""

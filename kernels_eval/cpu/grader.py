@@ -19,6 +19,14 @@ from kernels_eval.cpu.configurations import ConfigurationRuns
 from kernels_eval.cpu.full_size import uploads
 from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.own_sizes import (
+    MAY_GO_BY_SIZE,
+    names_a_size,
+    other_program,
+    own_launches,
+    sizes_in_words,
+    with_own_launches,
+)
 from kernels_eval.cpu.reliance import with_cause
 from kernels_eval.cpu.session import Configurations, Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes
@@ -26,6 +34,7 @@ from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.inspection.figures import Work
+from kernels_eval.reference.cutting import CallWork
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.calibration import slowness
@@ -65,7 +74,9 @@ class Grader:
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself is at fault."""
-        reference = self._reference(problem_source)
+        whole = self._reference(problem_source)
+        reference = whole.cut or whole
+        self._refuse_if_too_large(whole, config)
         known = hashlib.sha256(f"{problem_source}\0{kernel_source}".encode("utf-8", "surrogatepass")).digest()
         seed = SecretSeed(secrets.token_bytes(16) if self._secret is None else known)
         graded = self._grade_in(reference, kernel_source, config, seed, {})
@@ -73,18 +84,24 @@ class Grader:
         ways = ways_of(autotuners(graded.full_trace), kernel_source)
         if graded.verdict.correct and len(ways) > 1:
             graded, chosen = self._tune(reference, kernel_source, config, seed, graded, ways)
-        if graded.verdict.correct and graded.seen is not None and _is_run_larger(graded.verdict, seed, config):
-            graded = self._run_larger(reference, kernel_source, config, seed, graded, graded.seen, chosen)
+        if whole.cut is not None:
+            graded, reference = self._at_own_sizes(whole, kernel_source, config, seed, graded, chosen)
+        if graded.verdict.correct and _is_run_larger(graded.verdict, seed, config):
+            larger = _largest(whole, reference, graded, config)
+            if larger is not None:
+                graded, reference = self._run_larger(*larger, kernel_source, config, seed, graded, chosen, reference)
+        is_cut = reference is not whole
         facts = {
             "executed_size": graded.executed_size or reference.full_size,
-            "full_size": reference.full_size,
+            "full_size": whole.full_size,
+            "judged_at": sizes_in_words(whole, reference, graded.executed_size) if is_cut else None,
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
             "sandbox": ",".join(self.sandbox),
             "seed_commitment": seed.commitment,
             "warnings": graded.warnings if graded.verdict.correct else (),
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
-        graded.work = Work(bytes=reference.needed_bytes, matrix_flops=reference.matrix_flops)
+        graded.work = Work(bytes=whole.needed_bytes, matrix_flops=whole.matrix_flops)
         return graded
 
     def _grade_in(
@@ -146,28 +163,72 @@ class Grader:
         graded.alternative_kernels = runs.kernels
         return graded, chosen
 
-    def _run_larger(
+    def _at_own_sizes(
         self,
-        reference: Reference,
+        whole: Reference,
         kernel_source: str,
         config: JudgeConfig,
         seed: SecretSeed,
         graded: Graded,
-        seen: SeenRun,
         configurations: Configurations,
-    ) -> Graded:
-        """Run a correct kernel once at the full size, or at the largest that the budget allows."""
-        full_size = reference.full_size or seen.size
-        size = largest_size(seen, full_size, config.full_size_s, config.memory_mb)
-        if size is None:
-            return graded
+    ) -> tuple[Graded, Reference]:
+        """Time a kernel that is correct on the cut problem at the problem's own sizes; returns what it was judged on.
+
+        One whose program differs there is judged there, as is one that failed and may go by a size that was cut.
+        """
+        assert whole.cut is not None
+        verdict, cut = graded.verdict, whole.cut
+        if verdict.correct:
+            strict = config.policy == "strict"
+            limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
+            servers = self._tracing_server, self._interpreter_server
+            order = seed.number("order", "own sizes")
+            try:
+                with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
+                    own = sensible(lambda: own_launches(session, kernel_source, whole, graded))
+            except CandidateFailedError as failed:
+                return Graded(failed.verdict(True), is_drawn=False), whole
+            if own is not None:
+                return with_own_launches(graded, own, whole, config), cut
+        elif verdict.error_category not in MAY_GO_BY_SIZE or not names_a_size(kernel_source, whole):
+            return graded, cut
+        if whole.work.is_too_large(config.timeout_s):
+            return (Graded(other_program()) if verdict.correct else graded), cut
+        again = self._grade_in(whole, kernel_source, config, seed, configurations)
+        is_ended = again.verdict.status is Status.TIMEOUT or again.verdict.error_category == ErrorCategory.OUT_OF_MEMORY
+        return (graded, cut) if is_ended and not verdict.correct else (again, whole)
+
+    def _refuse_if_too_large(self, whole: Reference, config: JudgeConfig) -> None:
+        """Raise ReferenceFailedError if kernels cannot be interpreted at the smallest sizes that the problem allows."""
+        least = whole.cut or whole
+        if least.work.is_too_large(config.timeout_s):
+            sizes = sizes_in_words(whole, least, None)
+            raise ReferenceFailedError(
+                f"one call needs {least.work.in_words} at the smallest sizes that the problem's constants allow "
+                f"({sizes}); {config.timeout_s:g} s of timeout_s allow {CallWork.most(config.timeout_s).in_words}"
+            )
+
+    def _run_larger(
+        self,
+        reference: Reference,
+        size: int | None,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        graded: Graded,
+        configurations: Configurations,
+        before: Reference,
+    ) -> tuple[Graded, Reference]:
+        """Run a correct kernel once at a larger size (None: the full one); returns what it was judged on.
+
+        `before`: what it was judged on at the smaller ones. If that was the cut problem, limits are no fault of it.
+        """
         strict = config.policy == "strict"
         limits = Limits(wall_s=config.full_size_limit_s * slowness(), memory_mb=config.memory_mb)
-        at = None if size == full_size else size
         order = seed.number("order", "full size")
         try:
-            drawn = reference.draw(at, _FULL_SIZE_TRIAL, seed, own=False)
-            inputs, expected = reference.with_expected(drawn, at, _FULL_SIZE_TRIAL, seed)
+            drawn = reference.draw(size, _FULL_SIZE_TRIAL, seed, own=False)
+            inputs, expected = reference.with_expected(drawn, size, _FULL_SIZE_TRIAL, seed)
             servers = self._tracing_server, self._interpreter_server
             with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
@@ -175,15 +236,14 @@ class Grader:
                 session.ask(inputs, has_values=True)
                 finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:
-            return graded
+            return graded, before
         except CandidateFailedError as failed:
-            return (
-                graded
-                if failed.category == ErrorCategory.OUT_OF_MEMORY
-                else Graded(failed.verdict(True), executed_size=size)
-            )
-        graded.executed_size = size
-        return graded
+            is_full = failed.category == ErrorCategory.OUT_OF_MEMORY
+            if is_full or (reference is not before and failed.status is Status.TIMEOUT):
+                return graded, before
+            return Graded(failed.verdict(True), executed_size=size or reference.full_size), reference
+        graded.executed_size = size or reference.full_size
+        return graded, reference
 
     def _reference(self, source: str) -> Reference:
         reference = self._references.pop(source, None) or self._new_reference(source)
@@ -194,7 +254,7 @@ class Grader:
 
     def _new_reference(self, source: str) -> Reference:
         known = None if self._secret is None else self._secret._references.get(source)
-        return Reference(source, self._weight_seed) if known is None else known.with_weights(self._weight_seed)
+        return Reference(source, self._weight_seed, True) if known is None else known.with_weights(self._weight_seed)
 
     def _grade_at(
         self,
@@ -264,6 +324,24 @@ def _with_times(trials: Trials, trace: TraceAnswer, launches: list[Launch]) -> G
     graded = timed(trials.reference, charged, trials.session.kernels, trials.config, trials.errors)
     graded.full_trace, graded.warnings, graded.has_read = trace, trials.warnings, trials.session.has_read
     return graded
+
+
+def _largest(
+    whole: Reference, reference: Reference, graded: Graded, config: JudgeConfig
+) -> tuple[Reference, int | None] | None:
+    """Return what to run a correct kernel on once more, and the leading size (None: the full one); None: nothing more.
+
+    `reference`: the problem, or the cut one, that it was judged on.
+    """
+    if reference is not whole:
+        size = whole.largest_size(config.full_size_s, config.memory_mb)
+        return None if size is None else (whole, None if size == whole.full_size else size)
+    seen = graded.seen
+    if seen is None:
+        return None
+    full_size = whole.full_size or seen.size
+    size = largest_size(seen, full_size, config.full_size_s, config.memory_mb)
+    return None if size is None else (whole, None if size == full_size else size)
 
 
 def _is_run_larger(verdict: Verdict, seed: SecretSeed, config: JudgeConfig) -> bool:

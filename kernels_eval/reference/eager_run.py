@@ -37,13 +37,8 @@ def run_eager(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> E
     `inputs`: those of the problem. Only their forms are used; if the model has to compute, others are drawn.
     """
     try:
-        run = EagerRun()
         with no_values(allow_non_fake_inputs=True), torch.no_grad():
-            fakes = as_fake(inputs)
-            with run, code.device():
-                results = model(*fakes)
-            run.needed_bytes = _bytes_of(fakes, model, results)
-            run.output_shapes = _shapes_of(results)
+            return _followed(code, model, as_fake(inputs))
     except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
         torch.manual_seed(0)
         inputs = code.inputs()
@@ -51,6 +46,24 @@ def run_eager(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> E
         with torch.no_grad(), run:
             results = code.call(lambda: model(*inputs))
         run.needed_bytes = _bytes_of(inputs, model, results)
+    return run
+
+
+def follow(code: ProblemCode) -> EagerRun:
+    """Follow a problem at its own size, with neither values nor memory for inputs and weights.
+
+    Any exception of its code passes through, also of a constructor that reads values.
+    """
+    with no_values(allow_non_fake_inputs=True), torch.no_grad():
+        return _followed(code, code.model(0), as_fake(code.inputs()))
+
+
+def _followed(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> EagerRun:
+    run = EagerRun()
+    with run, code.device():
+        results = model(*inputs)
+    run.needed_bytes = _bytes_of(inputs, model, results)
+    run.output_shapes = _shapes_of(results)
     return run
 
 

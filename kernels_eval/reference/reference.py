@@ -16,6 +16,7 @@ import torch
 from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
+from kernels_eval.reference.cutting import CallWork, cut_problem
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
     DISTRIBUTIONS,
@@ -29,7 +30,7 @@ from kernels_eval.reference.inputs import (
     varied_if_constant,
 )
 from kernels_eval.reference.problem_code import ProblemCode
-from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, Reduction
+from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE, Reduction
 from kernels_eval.reference.weights import (
     Form,
     constant_buffers,
@@ -52,7 +53,8 @@ FIRST_REPEATED_TRIAL = 1001
 class Reference:
     """Executes one problem. Raises ReferenceFailedError if the problem's own code raises, or is random."""
 
-    def __init__(self, source: str, weight_seed: int) -> None:
+    def __init__(self, source: str, weight_seed: int, may_be_cut: bool = False) -> None:
+        """`may_be_cut`: make `cut`, where it is needed."""
         self.source = source
         self.weight_seed = weight_seed
         self.digest = hashlib.sha256(source.encode()).hexdigest()
@@ -69,17 +71,27 @@ class Reference:
         self.eager_launches = eager.launches
         self.needed_bytes = eager.needed_bytes
         """Bytes of inputs, weights and outputs at the full size."""
-        self._refuse_if_random()
+        self.cut: Reference | None = None
+        """The same problem with smaller constants, if its own call is too much to be interpreted."""
+        self.cut_sizes: Mapping[str, tuple[int, int]] = {}
+        """Constants of the problem that were cut: each with its value now, and the problem's own."""
+        if may_be_cut and self.work.is_large and (cut := cut_problem(source, self.full_size)) is not None:
+            self.cut, self.cut_sizes = Reference(cut.source, weight_seed), cut.sizes
+        else:
+            self._refuse_if_random()
 
     def with_weights(self, weight_seed: int) -> "Reference":
         """Return the same problem with weights of another seed: with what is known of it, if no value decided that."""
         if self._reduction.eager.output_shapes is None:
-            return type(self)(self.source, weight_seed)
+            return type(self)(self.source, weight_seed, may_be_cut=self.cut is not None)
         other = copy.copy(self)
         other.weight_seed = weight_seed
         other._models, other._doubles = {False: self._code.model(weight_seed)}, {}
         other.can_be_reduced = self._reduction.is_possible  # this one may have failed on secret inputs since
-        other._refuse_if_random()
+        if self.cut is not None:
+            other.cut = self.cut.with_weights(weight_seed)
+        else:
+            other._refuse_if_random()
         return other
 
     @property
@@ -106,6 +118,33 @@ class Reference:
     def has_long_rows(self) -> bool:
         """True if one unit of the leading size has more than 65536 input elements: a few units are then enough."""
         return self._reduction.has_long_rows
+
+    @property
+    def work(self) -> CallWork:
+        """Work of one call at the smallest sizes to which the leading one is reduced, else at the full one."""
+        least = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED if self.has_products else MIN_REDUCED_SIMPLE
+        is_reduced = self.can_be_reduced and 2 * least < (self.full_size or 0)
+        return CallWork.of(self._reduction.eager).share(2 * least / (self.full_size or 1) if is_reduced else 1.0)
+
+    def largest_size(self, seconds: float, memory_mb: int) -> int | None:
+        """Return the leading size, the full one, a half, a quarter … of it, whose call can be interpreted in this time.
+
+        None: not even the smallest can, or inputs, weights and outputs take more than an eighth of the memory.
+        """
+        size = full_size = self.full_size or 1
+        whole = CallWork.of(self._reduction.eager)
+        while True:
+            share = size / full_size
+            if not whole.share(share).is_too_large(seconds) and self.needed_bytes * share * 8 <= memory_mb * 2**20:
+                return size
+            if not self.can_be_reduced or size < 2 * MIN_REDUCED_LONG:
+                return None
+            size //= 2
+
+    @property
+    def output_elements(self) -> int:
+        """Elements of all outputs at the full size; 0 if they are not known."""
+        return CallWork.of(self._reduction.eager).output_elements
 
     @property
     def has_products(self) -> bool:

@@ -1,0 +1,199 @@
+"""Worker process: a problem of fewer elements, where its own is too large to be interpreted: its constants cut down.
+
+KernelBench's problems state their sizes as constants of the module (`height = 256`). A constant that `get_inputs` or
+`get_init_inputs` reads, and `Model` does not, is halved as often as the reference still runs, until one call costs
+little. The leading size comes first, then the others of the inputs alone (height, sequence), then those of the
+constructor (channels, features). A half of an even number stays even as long as it can, one of an odd number is odd.
+"""
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kernels_eval.reference.eager_run import EagerRun, follow
+from kernels_eval.reference.inputs import Shape
+from kernels_eval.reference.problem_code import ProblemCode
+
+MOST_FLOPS, MOST_BYTES = 4e9, 96e6
+"""CallWork of one call from which on a problem is cut: matrix products, and bytes that its operators move."""
+_WANTED_FLOPS, _WANTED_BYTES = 1e9, 24e6
+"""CallWork down to which it is cut."""
+_FLOPS_PER_S, _BYTES_PER_S = 2e9, 2e8
+"""Work that interpreted kernels, or a reference with its float64 oracle, do in a second of a usual core."""
+_FLOORS = ((4, 16, 1 << 30), (4, 16, 32), (2, 8, 16))
+"""Least sizes of three passes: of the leading size, of the inputs' others, of the constructor's."""
+_PLAIN = ("get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True)
+class CallWork:
+    """CallWork of one call of a reference in eager mode."""
+
+    flops: float
+    bytes: float
+    output_elements: int
+
+    @classmethod
+    def of(cls, run: EagerRun) -> "CallWork":
+        """Return the work of a run that was followed."""
+        launches = run.launches
+        elements = sum(math.prod(shape) for shape in run.output_shapes or ())
+        flops = math.fsum(launch.matrix_flops for launch in launches)
+        return cls(flops, math.fsum(launch.dram_bytes for launch in launches), elements)
+
+    @classmethod
+    def most(cls, seconds: float) -> "CallWork":
+        """Return the work that a candidate's kernels can be interpreted for in so many seconds, about."""
+        return cls(_FLOPS_PER_S * seconds, _BYTES_PER_S * seconds, 0)
+
+    @property
+    def in_words(self) -> str:
+        """The figures with their units."""
+        return f"{self.flops / 1e9:.1f} GFLOP and {self.bytes / 1e6:.0f} MB"
+
+    def is_too_large(self, seconds: float) -> bool:
+        """True if it is more than kernels can be interpreted for in so many seconds."""
+        most = self.most(seconds)
+        return self.flops > max(most.flops, MOST_FLOPS) or self.bytes > max(most.bytes, MOST_BYTES)
+
+    def share(self, factor: float) -> "CallWork":
+        """Return the work of a part of the rows."""
+        return CallWork(self.flops * factor, self.bytes * factor, round(self.output_elements * factor))
+
+    @property
+    def is_large(self) -> bool:
+        """True if the problem has to be cut."""
+        return self.flops > MOST_FLOPS or self.bytes > MOST_BYTES
+
+    @property
+    def excess(self) -> float:
+        """Factor by which it exceeds the wanted work."""
+        return max(self.flops / _WANTED_FLOPS, self.bytes / _WANTED_BYTES)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A problem with smaller constants."""
+
+    source: str
+    sizes: Mapping[str, tuple[int, int]]
+    """Constants that were cut: each with its value now, and the problem's own."""
+
+
+@dataclass(frozen=True)
+class _Constants:
+    tree: ast.Module
+    values: dict[str, int]
+    leading: str | None
+    constructor: frozenset[str]
+
+    def source(self, changed: Mapping[str, int]) -> str:
+        """Return the problem with other values of its constants."""
+        for node in self.tree.body:
+            for target, literal in _assigned(node):
+                if target.id in self.values:
+                    literal.value = changed.get(target.id, self.values[target.id])
+        return ast.unparse(self.tree) + "\n"
+
+    def kind(self, name: str) -> int:
+        """Return 0 for the leading size, 1 for others of the inputs alone, 2 for those of the constructor."""
+        return 0 if name == self.leading else 2 if name in self.constructor else 1
+
+
+def cut_problem(source: str, full_size: int | None) -> Cut | None:
+    """Return the problem with smaller constants, or None if none of them can be cut.
+
+    `full_size`: leading size of the inputs. The result may still be large, if the program allows no more.
+    """
+    constants = _constants_of(ast.parse(source), full_size)
+    shapes = _shapes(source)
+    if constants is None or shapes is None:
+        return None
+    chosen: dict[str, int] = {}
+    work: CallWork | None = None
+    for floors in _FLOORS:
+        refused: list[dict[str, int]] = []
+        while work is None or work.excess > 1:
+            step = next((step for step in _steps(constants, chosen, floors) if step not in refused), None)
+            if step is None:
+                break
+            less = _work(constants.source(chosen | step), shapes)
+            if less is None:
+                refused.append(step)
+            else:
+                chosen, work = chosen | step, less
+    if not chosen:
+        return None
+    return Cut(constants.source(chosen), {name: (size, constants.values[name]) for name, size in chosen.items()})
+
+
+def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, int, int]) -> Iterator[dict[str, int]]:
+    """Yield halvings of constants, those of equal value together: the leading size first, then the largest."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, value in (constants.values | dict(chosen)).items():
+        groups.setdefault((constants.kind(name), -value), []).append(name)
+    for (kind, negative), names in sorted(groups.items()):
+        value = -negative
+        half = value // 2 if value % 2 == 0 else value // 2 | 1
+        if floors[kind] <= half < value:
+            yield dict.fromkeys(names, half)
+
+
+def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
+    """Return the constants that may be cut; None: there are none."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    elsewhere = {part for name, node in functions.items() if name not in _PLAIN for part in _names(node)}
+    free = {
+        target.id: value.value
+        for node in tree.body
+        for target, value in _assigned(node)
+        if type(value.value) is int and value.value > 2 and target.id not in elsewhere
+    }
+    if not free or "get_inputs" not in functions:
+        return None
+    constructor = frozenset(_names(functions["get_init_inputs"])) if "get_init_inputs" in functions else frozenset()
+    first = [name for name in _names(functions["get_inputs"]) if free.get(name) == full_size is not None]
+    leading = first[0] if first and first[0] not in constructor else None
+    return _Constants(tree, free, leading, constructor)
+
+
+def _assigned(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.Constant]]:
+    """Yield the names that a statement of the module gives a literal: `n = 3`, `n, m = 3, 4`."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return
+    target, value = node.targets[0], node.value
+    is_tuple = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    pairs = zip(target.elts, value.elts, strict=True) if is_tuple else [(target, value)]
+    for name, literal in pairs:
+        if isinstance(name, ast.Name) and isinstance(literal, ast.Constant):
+            yield name, literal
+
+
+def _names(node: ast.AST) -> list[str]:
+    """Return the names in a function or class, in the order of the text."""
+    found = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return [part.id for part in sorted(found, key=lambda part: (part.lineno, part.col_offset))]
+
+
+def _followed(source: str) -> EagerRun | None:
+    """Follow the reference without values; None if it does not run so."""
+    try:
+        return follow(ProblemCode(source))
+    except Exception:  # noqa: BLE001 (code of the problem, at sizes that nobody has asked for)
+        return None
+
+
+def _shapes(source: str) -> list[Shape] | None:
+    """Return the shapes of a problem's outputs; None if the model has to compute."""
+    run = _followed(source)
+    return None if run is None else run.output_shapes
+
+
+def _work(source: str, full: list[Shape]) -> CallWork | None:
+    """Return the work of a call; None if it does not run, or if an output lost a dimension of several elements."""
+    run = _followed(source)
+    if run is None or run.output_shapes is None:
+        return None
+    lost = [[size > 1 for size in shape] for shape in run.output_shapes] != [[n > 1 for n in shape] for shape in full]
+    return None if lost else CallWork.of(run)

@@ -1,0 +1,115 @@
+"""Problems too large to be interpreted are judged with smaller constants, and the verdict says so."""
+
+import pytest
+
+from kernels_eval import Judge, Status, Verdict
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(features))
+
+    def forward(self, x):
+        return torch.tanh(x) * self.scale[None, :, None, None]
+
+batch_size = 64
+features = 48
+height = 256
+width = 320
+
+def get_inputs():
+    return [torch.randn(batch_size, features, height, width)]
+
+def get_init_inputs():
+    return [features]
+"""
+KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, scale_ptr, out_ptr, n, plane, features, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    scale = tl.load(scale_ptr + i // plane % features, mask=i < n, other=0.0)
+    y = 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
+    tl.store(out_ptr + i, y * scale, mask=i < n)
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(features))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        plane = x.shape[2] * x.shape[3]
+        kernel[(triton.cdiv(n, 1024),)](x, self.scale, out, n, plane, x.shape[1], BLOCK=1024)
+        return out
+"""
+LAUNCH = "        kernel[(triton.cdiv(n, 1024),)]"
+TOO_LARGE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x @ x
+
+def get_inputs():
+    return [torch.randn(16384, 16384)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def judged(judge: Judge, kernel: str, full_size_share: float = 0.0) -> Verdict:
+    return judge.submit(PROBLEM, kernel, settings={"full_size_share": full_size_share}).result()
+
+
+def test_a_kernel_is_judged_small_and_timed_at_the_problem_s_own_sizes(judge: Judge) -> None:
+    verdict = judged(judge, KERNEL)
+    assert verdict.status is Status.CORRECT, verdict.error_message
+    assert verdict.judged_at is not None
+    assert verdict.judged_at.endswith("of 64 × 48 × 256 × 320")
+    assert (verdict.executed_size, verdict.full_size) == (4, 64)
+    # One read and one write of 1 GB at an H100's rate, and less than eager execution's two operators.
+    assert verdict.candidate_ms == pytest.approx(2 * 64 * 48 * 256 * 320 * 4 / 3.35e12 * 1e3, rel=0.5)
+    assert 1.2 < (verdict.speedup or 0.0) < 2.5
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        KERNEL.replace("x * scale", "scale").replace("y * scale", "y"),
+        KERNEL.replace(LAUNCH, f"        if x.shape[2] > 64:\n            return out\n{LAUNCH}"),
+        KERNEL.replace(LAUNCH, f"        out = out if x.shape[2] < 64 else torch.empty_like(x)\n{LAUNCH}").replace(
+            "return out", "return out if x.shape[2] < 64 else x"
+        ),
+    ],
+    ids=["wrong", "left out at the problem's own sizes", "another output there"],
+)
+def test_a_kernel_that_is_right_at_small_sizes_alone_is_refused(judge: Judge, kernel: str) -> None:
+    assert not judged(judge, kernel).correct
+
+
+def test_what_is_paid_is_run_at_the_largest_size_that_fits(judge: Judge) -> None:
+    wrong = KERNEL.replace(
+        "tl.store(out_ptr + i, y * scale", "y = tl.where(i // plane > 150, 0.0, y)\n    tl.store(out_ptr + i, y * scale"
+    )
+    verdict = judged(judge, wrong, 1.0)
+    assert verdict.status is not Status.CORRECT
+
+
+def test_what_cannot_be_cut_is_refused_for_the_problem(judge: Judge) -> None:
+    verdict = judge.submit(TOO_LARGE, KERNEL).result()
+    assert verdict.status is Status.INFRASTRUCTURE_ERROR
+    assert verdict.error_category == "reference_failed"
+    assert "8796.1 GFLOP" in (verdict.error_message or "")

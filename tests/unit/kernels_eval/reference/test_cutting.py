@@ -1,0 +1,117 @@
+"""Problems too large to be interpreted are cut where their program allows."""
+
+import pytest
+
+from kernels_eval.reference.cutting import cut_problem
+from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.reference.reference import Reference
+
+CONVOLUTION = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, in_channels, out_channels, kernel_size):
+        super().__init__()
+        self.conv = nn.Conv3d(in_channels, out_channels, kernel_size)
+
+    def forward(self, x):
+        return self.conv(x)
+
+batch_size = 16
+in_channels, out_channels, kernel_size = 3, 64, 3
+depth, height, width = 64, 62, 65
+
+def get_inputs():
+    return [torch.randn(batch_size, in_channels, depth, height, width)]
+
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size]
+"""
+LAYER_NORM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.norm = nn.LayerNorm(shape)
+
+    def forward(self, x):
+        return self.norm(x)
+
+rows = 64
+features = 4096
+columns = 4096
+
+def get_inputs():
+    return [torch.randn(rows, features, columns)]
+
+def get_init_inputs():
+    return [(features, columns)]
+"""
+OWN_GLOBAL = """
+import torch
+import torch.nn as nn
+
+size = 8192
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.view(size, size) @ x
+
+def get_inputs():
+    return [torch.randn(size, size)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def shapes(source: str) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) for value in ProblemCode(source).inputs()]
+
+
+def test_inputs_are_cut_before_what_the_constructor_is_given_and_odd_sizes_stay_odd() -> None:
+    cut = cut_problem(CONVOLUTION, 16)
+    assert cut is not None
+    ((batch, channels, depth, height, width),) = shapes(cut.source)
+    assert batch == 4
+    assert channels == 3
+    assert depth < 64
+    assert width % 2 == 1 < width < 65
+    assert height < 62
+    assert cut.sizes["batch_size"] == (4, 16)
+    assert "out_channels" not in cut.sizes
+    assert "kernel_size" not in cut.sizes
+    assert ProblemCode(cut.source).arguments == [3, 64, 3]
+
+
+def test_constants_of_inputs_and_constructor_change_together() -> None:
+    cut = cut_problem(LAYER_NORM, 64)
+    assert cut is not None
+    (shape,) = shapes(cut.source)
+    assert ProblemCode(cut.source).arguments == [shape[1:]]
+    assert shape[1] == shape[2] < 4096
+
+
+def test_a_size_that_the_model_itself_names_is_not_cut() -> None:
+    assert cut_problem(OWN_GLOBAL, 8192) is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_large_problem_has_a_cut_one_that_costs_little(seed: int) -> None:
+    whole = Reference(CONVOLUTION, seed, may_be_cut=True)
+    assert whole.cut is not None
+    assert whole.cut.cut is None
+    assert whole.cut.work.flops < whole.work.flops / 10
+    assert whole.cut.work.bytes < 24e6
+    again = whole.with_weights(seed + 1)
+    assert again.cut is not None
+    assert again.cut.weight_seed == seed + 1
+
+
+def test_a_small_problem_is_left_as_it_is() -> None:
+    small = CONVOLUTION.replace("64, 62, 65", "8, 8, 9")
+    assert Reference(small, 1, may_be_cut=True).cut is None
+    assert Reference(CONVOLUTION, 1).cut is None

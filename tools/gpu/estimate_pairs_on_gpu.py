@@ -1,4 +1,4 @@
-"""Measure the pairs of `benchmarks/estimate_pairs.py` on one NVIDIA GPU: the defect's time over the good kernel's.
+"""Measure the pairs of `benchmarks/estimate_pairs*.py` on one NVIDIA GPU: the defect's time over the good kernel's.
 
     python3 tools/gpu/estimate_pairs_on_gpu.py [--out FILE]
 
@@ -18,6 +18,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "gpu")
 
 from estimate_calibration import Stopwatch, load, say  # noqa: E402  # pyright: ignore[reportMissingImports]
 from estimate_pairs import all_pairs  # noqa: E402  # pyright: ignore[reportMissingImports]
+from estimate_pairs_of_memory import memory_pairs  # noqa: E402  # pyright: ignore[reportMissingImports]
+from estimate_pairs_of_work import work_pairs  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 def measured(stopwatch: Any, problem: str, kernel: str) -> tuple[float, bool]:
@@ -43,7 +45,7 @@ def main() -> None:
 
     stopwatch, rows = Stopwatch(), dict[str, Any]()
     say(torch.cuda.get_device_name())
-    for pair in all_pairs():
+    for pair in [*all_pairs(), *memory_pairs(), *work_pairs()]:
         try:
             (good, right), (defect, still) = (
                 measured(stopwatch, pair.problem, each) for each in (pair.good, pair.defect)

@@ -75,6 +75,7 @@ class ErrorCategory(StrEnum):
     UNJOINED_STREAM = "unjoined_stream"
     MALFORMED_ANSWER = "malformed_answer"
     OTHER_SOURCE = "other_source"
+    REACHES_INTO_JUDGE = "reaches_into_judge"
     BELOW_ROOFLINE = "below_roofline"
     UNLIKE_PROFILE = "unlike_profile"
     DISGUISED_KERNEL = "disguised_kernel"
@@ -270,6 +271,10 @@ EXPLANATIONS: dict[ErrorCategory, Explanation] = {
         "A kernel that was launched is not the one in the submitted file.",
         "Kernels made by `exec`, or a global name that means something else at the launch.",
         "Define kernels at the top level, and set globals once."),
+    ErrorCategory.REACHES_INTO_JUDGE: Explanation(Status.REJECTED,
+        "The file reaches past its own program; the message has the name and the line.",
+        "The judge's objects, frames, closures, a replaced function of Python's library, names made at run time.",
+        "Use PyTorch and Triton alone, and members by their names."),
     ErrorCategory.BELOW_ROOFLINE: Explanation(Status.REJECTED,
         "The measured time is less than the device needs at best (on a GPU).",
         "Work left out or done elsewhere, so that it is not timed.", "Do all of the work in each call."),

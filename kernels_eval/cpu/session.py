@@ -18,6 +18,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
+from kernels_eval.cpu.reach import reached
 from kernels_eval.cpu.submitted_file import check_kernel, submitted_file
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import same_bytes
@@ -124,7 +125,11 @@ class Session:
         os.close(self._memory)
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
-        """Send the source to be loaded; the answer is `ready()`."""
+        """Send the source to be loaded; the answer is `ready()`. Raises CandidateFailedError if it reaches too far."""
+        if (found := reached(source)) is not None:
+            raise CandidateFailedError(
+                Status.REJECTED, ErrorCategory.REACHES_INTO_JUDGE, f"the file uses {found}", True
+            )
         self._source = source
         job = {
             "source": source,

@@ -101,13 +101,14 @@ class _Constants:
         return 0 if name == self.leading else 2 if name in self.constructor else 1
 
 
-def cut_problem(source: str, full_size: int | None) -> Cut | None:
+def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None = None) -> Cut | None:
     """Return the problem with smaller constants, or None if none of them can be cut.
 
-    `full_size`: leading size of the inputs. The result may still be large, if the program allows no more.
+    `full_size`: leading size of the inputs. `shapes`: those of the outputs, where they are known: a recurrent network
+    takes seconds to be followed. The result may still be large, if the program allows no more.
     """
     constants = _constants_of(ast.parse(source), full_size)
-    shapes = _shapes(source)
+    shapes = _shapes(source) if shapes is None else shapes
     if constants is None or shapes is None:
         return None
     chosen: dict[str, int] = {}

@@ -75,7 +75,8 @@ class Reference:
         """The same problem with smaller constants, if its own call is too much to be interpreted."""
         self.cut_sizes: Mapping[str, tuple[int, int]] = {}
         """Constants of the problem that were cut: each with its value now, and the problem's own."""
-        if may_be_cut and self.work.is_large and (cut := cut_problem(source, self.full_size)) is not None:
+        shapes = eager.output_shapes
+        if may_be_cut and self.work.is_large and (cut := cut_problem(source, self.full_size, shapes)) is not None:
             self.cut, self.cut_sizes = Reference(cut.source, weight_seed), cut.sizes
         else:
             self._refuse_if_random()

@@ -116,7 +116,7 @@ class _Warmed(WarmedKernel):
     """Result of `kernel.warmup(...)`: metadata that host code may read, and a kernel to launch."""
 
     def __init__(self, recorder: LaunchRecorder, kernel: Any, fixed: dict[str, Any]) -> None:
-        self._recorder = recorder
+        self.kernels_eval_recorder = recorder
         self._kernel = kernel
         self._fixed = fixed
         self.metadata = _Metadata()
@@ -127,7 +127,7 @@ class _Warmed(WarmedKernel):
 
         def launch(*args: Any, **kwargs: Any) -> None:
             given = dict(zip(names, args, strict=False)) | kwargs
-            self._recorder.launch(self._kernel, (), self._fixed | given, grid)
+            self.kernels_eval_recorder.launch(self._kernel, (), self._fixed | given, grid)
 
         return launch
 

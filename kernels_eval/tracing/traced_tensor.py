@@ -41,11 +41,11 @@ class Memory:
 
 
 class TracedTensor(torch.Tensor):
-    """Tensor without values."""
+    """Tensor without values. A file that names an attribute of the judge's is refused (kernels_eval.cpu.reach)."""
 
     __torch_function__: Any = torch._C._disabled_torch_function_impl  # pyright: ignore[reportPrivateUsage]
-    memory: Memory
-    plain: torch.Tensor
+    kernels_eval_memory: Memory
+    kernels_eval_plain: torch.Tensor
     """The same tensor on PyTorch's meta device."""
     is_on_host = False
     """True if host code moved it to another device than the kernels'. Such a tensor is not a valid result."""
@@ -59,7 +59,7 @@ class TracedTensor(torch.Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record an operator. Also called outside of a forward call: in a thread, at the module's end."""
-        tracer = next(value.memory.tracer for value in args if isinstance(value, TracedTensor))
+        tracer = next(value.kernels_eval_memory.tracer for value in args if isinstance(value, TracedTensor))
         return tracer.operate(func, args, kwargs or {})
 
     def cuda(self, *_: Any, **__: Any) -> "TracedTensor":
@@ -89,7 +89,7 @@ class TracedTensor(torch.Tensor):
 
     def data_ptr(self) -> int:
         """Return an aligned address that is unique to the storage. No memory lies at it."""
-        return (self.memory.number + 1) * _ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
+        return (self.kernels_eval_memory.number + 1) * _ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
 
     def record_stream(self, s: Any) -> None:
         """Do nothing: there is one stream."""
@@ -115,7 +115,7 @@ def _is_device_name(value: Any) -> bool:
 
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(self: TracedTensor, *_: Any, **__: Any) -> Any:
-        self.memory.tracer.violations.append(f"Tensor.{name}")
+        self.kernels_eval_memory.tracer.violations.append(f"Tensor.{name}")
         raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
 
     return refuse

@@ -75,7 +75,7 @@ class Tracer(TorchDispatchMode):
         handle = self.input(number, tuple(tensor.shape), tensor.dtype)
         storage = tensor.untyped_storage()
         if tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size():
-            self._hosts[storage.data_ptr()] = (handle.memory, storage)
+            self._hosts[storage.data_ptr()] = (handle.kernels_eval_memory, storage)
         return handle
 
     def promote(self, tensor: torch.Tensor) -> TracedTensor:
@@ -103,7 +103,7 @@ class Tracer(TorchDispatchMode):
 
     def view_of(self, handle: TracedTensor) -> dict[str, Any]:
         """Describe a traced tensor for a command; uploads the content first if it is a CPU tensor not yet uploaded."""
-        memory = handle.memory
+        memory = handle.kernels_eval_memory
         if memory.content is not None:
             with _disable_modes():
                 content, memory.content = bytes_of(memory.content), None
@@ -209,7 +209,7 @@ class Tracer(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             handle = self.promote(value)
             given.append(handle)
-            return handle.plain
+            return handle.kernels_eval_plain
         if isinstance(value, list | tuple):
             return type(value)([self._plain(item, given) for item in value]) if type(value) in (list, tuple) else value
         return value
@@ -228,18 +228,18 @@ class Tracer(TorchDispatchMode):
     def _wrap(self, plain: torch.Tensor, given: list[TracedTensor]) -> TracedTensor:
         storage = plain.untyped_storage()
         for handle in given:
-            if plain is handle.plain:
+            if plain is handle.kernels_eval_plain:
                 return handle
-            if _same_storage(storage, handle.memory.meta):
-                return self._handle(plain, handle.memory)
+            if _same_storage(storage, handle.kernels_eval_memory.meta):
+                return self._handle(plain, handle.kernels_eval_memory)
         return self._handle(plain, Memory(self, self._number(), storage))
 
     def _handle(self, plain: torch.Tensor, memory: Memory) -> TracedTensor:
         handle: TracedTensor = torch.Tensor._make_subclass(  # pyright: ignore
             TracedTensor, plain, False, device_for_backend_keys=DEVICE
         )
-        handle.plain = plain
-        handle.memory = memory
+        handle.kernels_eval_plain = plain
+        handle.kernels_eval_memory = memory
         return handle
 
     def _number(self) -> int:

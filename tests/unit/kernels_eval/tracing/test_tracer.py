@@ -127,7 +127,7 @@ def test_a_storage_is_freed_once_no_tensor_shows_it() -> None:
     with made:
         first: Any = torch.empty_like(made.input(0, (4,), torch.float32))
         second = first[1:]
-    number = second.memory.number
+    number = second.kernels_eval_memory.number
     assert number >= FIRST_OWN
 
     def freed() -> set[int]:

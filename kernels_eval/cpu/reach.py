@@ -1,0 +1,122 @@
+"""CPU worker: refuses files that reach past their own program, into the judge or the parts of Python it works with.
+
+The tracing process runs a candidate's host code beside the code that records it. Host code that gets hold of a
+recorder, or replaces a function of Python's library that it calls, makes it send launches that the file does not make.
+The worker cannot see this in what is sent. It reads it in the file: it has no use in a program that runs elsewhere.
+
+Refused are the judge's own name; frames, closures, namespaces and referrers of other code; PyTorch's stacks of modes;
+modules of Python's library other than to read their members; names that are made while the program runs.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+_OTHERS = re.compile(
+    r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
+    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
+    r"|_getframe|_current_frames|pythonapi|py_object"
+    r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
+    r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
+)
+"""Names through which other code's objects are reached."""
+_BY_NAME = ("getattr", "setattr", "delattr")
+_RUN = ("exec", "eval", "compile", "__import__", "import_module")
+_IMPORTS = ("builtins", "sys.modules", "unittest.mock")
+_OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
+"""Objects whose members may be named at run time: none of them leads to the judge."""
+
+
+def reached(source: str) -> str | None:
+    """Return what a file reaches for, with its line, or None. A file that is not Python reaches for nothing."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    modules, members = dict(_library(tree)), set(_members(tree))
+    bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        found = (
+            _of_name(node) or _of_module(node, modules, members, bases) or _of_call(node, members) or _of_import(node)
+        )
+        if found is not None:
+            return f"{found} (line {getattr(node, 'lineno', 0)})"
+    return None
+
+
+def _library(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the names that imports give modules of Python's library, and the modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                if top in sys.stdlib_module_names:
+                    yield alias.asname or top, alias.name
+
+
+def _members(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that imports give members of modules of Python's library."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in sys.stdlib_module_names:
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def _of_name(node: ast.AST) -> str | None:
+    """Return a name, or a text that may serve as one, that leads to other code's objects."""
+    if isinstance(node, ast.Attribute):
+        name = node.attr
+    elif isinstance(node, ast.Name):
+        name = node.id
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+        name = node.value if node.value.strip() and " " not in node.value.strip() else ""
+    else:
+        return None
+    found = _OTHERS.search(name)
+    return found[0] if found else None
+
+
+def _of_import(node: ast.AST) -> str | None:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+    if isinstance(node, ast.ImportFrom):
+        names = [f"{node.module or ''}.{name}" for name in names]
+    found = [name for name in names if _OTHERS.search(name) or name in _IMPORTS]
+    return found[0] if found else None
+
+
+def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases: set[int]) -> str | None:
+    """Return a module of Python's library that is changed, passed on, or asked for the table of all modules."""
+    if isinstance(node, ast.Name) and node.id in modules and isinstance(node.ctx, ast.Load) and id(node) not in bases:
+        return f"the module {modules[node.id]} as a value"
+    if not isinstance(node, ast.Attribute):
+        return None
+    base, root = _root(node)
+    if root in modules and (modules[root], base.attr) == ("sys", "modules"):
+        return "sys.modules"
+    is_read = isinstance(node.ctx, ast.Load)
+    return None if is_read or root not in modules.keys() | members else f"{ast.unparse(node)} is replaced"
+
+
+def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:
+    """Return the innermost attribute of a chain, and the name before it; empty if it is no name."""
+    while isinstance(node.value, ast.Attribute):
+        node = node.value
+    return node, node.value.id if isinstance(node.value, ast.Name) else ""
+
+
+def _of_call(node: ast.AST, members: set[str]) -> str | None:
+    """Return a function that is given a name, or a program, that is made while the file runs."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    is_own = isinstance(node.func, ast.Name)
+    if name in _RUN and (is_own or name == "import_module"):
+        return f"{name} of a text"
+    if name not in _BY_NAME or not is_own or len(node.args) < 2:
+        return None
+    of = node.args[0]
+    root = _root(of)[1] if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+    if root in members and name != "getattr":
+        return f"{name} of {root}"
+    is_open = root in _OPEN and not (root == "self" and isinstance(of, ast.Attribute))
+    return None if is_open or isinstance(node.args[1], ast.Constant) else f"{name} of a name that is made at run time"

@@ -1,0 +1,57 @@
+"""Files that reach past their own program are refused, and honest host code is not."""
+
+from pathlib import Path
+
+import pytest
+
+from kernels_eval.cpu.reach import reached
+from kernels_eval.problem import split_source
+
+HONEST = Path(__file__).parents[3] / "redteam" / "honest"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import json\njson.dumps = print", "json.dumps is replaced (line 2)"),
+        ("from json import JSONEncoder as E\nE.encode = print", "E.encode is replaced (line 2)"),
+        ("from json import JSONEncoder as E\nsetattr(E, 'encode', print)", "setattr of E (line 2)"),
+        ("import json as j\nother = [j]", "the module json as a value (line 2)"),
+        ("import sys\nfor m in sys.modules.values(): pass", "sys.modules (line 2)"),
+        ("from sys import modules", "sys.modules (line 1)"),
+        ("import builtins", "builtins (line 1)"),
+        ("def f(x):\n    return x.__globals__", "__globals__ (line 2)"),
+        ("def f(x):\n    return getattr(x, '__closure__')", "__closure__ (line 2)"),
+        ("def f(x, n):\n    return getattr(x, n)", "getattr of a name that is made at run time (line 2)"),
+        ("def f(x, n):\n    return getattr(self.weight, n)", "getattr of a name that is made at run time (line 2)"),
+        ("exec('x = 1')", "exec of a text (line 1)"),
+        ("x.kernels_eval_memory", "kernels_eval (line 1)"),
+    ],
+)
+def test_what_leads_past_the_file_is_found_with_its_line(source: str, found: str) -> None:
+    assert reached(source) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import math, os, time\nx = math.sqrt(2.0)\nos.environ['A'] = 'b'\nt = time.perf_counter()",
+        "import sys, logging\nlog = logging.getLogger(__name__)\nprint(sys.version_info, file=sys.stderr)",
+        "import functools\n@functools.lru_cache\ndef f(n): return n",
+        "import re\np = re.compile('a')\nimport gc\ngc.collect()",
+        "import torch\nname = 'float16'\nd = getattr(torch, name)\ntorch.backends.cuda.matmul.allow_tf32 = True",
+        "class M:\n    def g(self, n):\n        return getattr(self, n), getattr(self.x, 'shape', None)",
+        "model.eval()\nmodel.modules()\ntorch.compile(model)",
+        "'''A module on frames: see f_back, and exec.'''",
+        "not python (",
+    ],
+)
+def test_honest_host_code_reaches_for_nothing(source: str) -> None:
+    assert reached(source) is None
+
+
+def test_no_honest_case_of_the_red_team_is_refused() -> None:
+    cases = sorted(HONEST.rglob("*.py"))
+    assert len(cases) > 300
+    sources = {path.name: split_source(path.read_text(encoding="utf-8"), path.name)[1] for path in cases}
+    assert {name: found for name, source in sources.items() if (found := reached(source))} == {}

@@ -16,7 +16,7 @@ import torch
 from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
-from kernels_eval.reference.cutting import CallWork, cut_problem
+from kernels_eval.reference.cutting import CallWork, Cut, cut_problem
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
     DISTRIBUTIONS,
@@ -75,11 +75,15 @@ class Reference:
         """The same problem with smaller constants, if its own call is too much to be interpreted."""
         self.cut_sizes: Mapping[str, tuple[int, int]] = {}
         """Constants of the problem that were cut: each with its value now, and the problem's own."""
-        shapes = eager.output_shapes
-        if may_be_cut and self.work.is_large and (cut := cut_problem(source, self.full_size, shapes)) is not None:
+        if may_be_cut and self.work.is_large and (cut := self._cut_problem()) is not None:
             self.cut, self.cut_sizes = Reference(cut.source, weight_seed), cut.sizes
         else:
             self._refuse_if_random()
+
+    def _cut_problem(self) -> Cut | None:
+        """Return the problem with smaller constants. The rows of a matrix are no batch: they are cut as columns are."""
+        first = next((shape for shape in self._reduction.input_shapes if shape is not None), ())
+        return cut_problem(self.source, self.full_size if len(first) > 2 else None, self._reduction.eager.output_shapes)
 
     def with_weights(self, weight_seed: int) -> "Reference":
         """Return the same problem with weights of another seed: with what is known of it, if no value decided that."""

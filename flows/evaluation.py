@@ -68,6 +68,7 @@ def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> Rollou
         "samples_per_problem": samples,
         "samples_per_kernel": 1,
         "problems_per_iteration": 1,
+        "staleness": 0,
         "sampling": sampling,
     }
     return config.rollout.model_copy(update=changes)

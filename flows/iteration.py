@@ -24,14 +24,16 @@ from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 
 
-def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
-    """Return the validated training trajectories of one iteration, whose number is the policy's weight version."""
-    config, iteration = run.config, policy.weight_version
+def collect_trajectories(
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef, iteration: int
+) -> TrajectoryBatchRef:
+    """Return the validated training trajectories of one iteration, which this policy writes."""
+    config = run.config
     raw = roll_out(
         run.workspace,
         policy,
         problems,
-        config.rollout,
+        config.rollout.model_copy(update={"staleness": 0}),  # said by the policy and the iteration
         run.judge,
         iteration=iteration,
         seed=config.seed,
@@ -50,34 +52,38 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
     return run.add_batch(batch, iteration)
 
 
-def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, others_follow: bool) -> CheckpointRef:
-    """Return the next policy: one update on validated trajectories, recorded in the run.
+def update_policy(
+    run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, iteration: int, others_follow: bool
+) -> CheckpointRef:
+    """Return the next policy: the update of one iteration on validated trajectories, recorded in the run.
 
     `others_follow`: further updates in this process, whose ranks hold the optimizer's state until then.
     """
     interval = run.config.update.checkpoint_interval
-    writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
+    writes_state = not others_follow or (iteration + 1) % interval == 0
     if run.config.has_team:
-        updated = run.add_policy(_update_team(run, policy, batch, writes_state))
+        updated = run.add_policy(_update_team(run, policy, batch, iteration, writes_state))
     else:
         past = updates_without_state(policy, run.state.policies, run.state.batches)
-        updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, writes_state, past))
+        updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, iteration, writes_state, past))
     look_for_collapse(
         run.run_dir, run.config.tracking.collapse, lambda sign: run.workspace.tell(lambda each: each.warned(sign))
     )
     keep_optimizers(run.state.policies, interval)
-    keep_weights(run.state.policies, run.config.update.weights_interval)
+    keep_weights(run.state.policies, run.config.update.weights_interval, run.config.rollout.staleness)
     return updated
 
 
-def _update_team(run: Run, team: CheckpointRef, batch: TrajectoryBatchRef, writes_state: bool) -> CheckpointRef:
+def _update_team(
+    run: Run, team: CheckpointRef, batch: TrajectoryBatchRef, iteration: int, writes_state: bool
+) -> CheckpointRef:
     """Return the team after an update of each agent that is trained, one after another, on the same batch.
 
     Every other iteration goes through them backwards: it begins with the agent whose engine the ranks hold.
     """
     agents, members, first = run.config.rollout.episode.agents, members_of(team), members_of(run.state.policies[0])
     trained = [(owner, roles) for owner, roles in owners(agents).items() if roles]
-    if team.weight_version % 2:
+    if iteration % 2:
         trained.reverse()
     for owner, roles in trained:
         members[owner] = run_update(
@@ -85,14 +91,14 @@ def _update_team(run: Run, team: CheckpointRef, batch: TrajectoryBatchRef, write
             members[owner],
             first[owner],
             batch,
+            iteration,
             writes_state,
             updates_without_state(team, run.state.policies, run.state.batches, owner),
             roles,
             of=f" of the {owner}",
-            iteration=team.weight_version,
             keeps_ranks=owner == trained[-1][0],
         )
-    return form_team(run.workspace, members, weight_version=team.weight_version + 1)
+    return form_team(run.workspace, members, weight_version=iteration + 1)
 
 
 def run_update(
@@ -100,20 +106,19 @@ def run_update(
     policy: CheckpointRef,
     first: CheckpointRef,
     batch: TrajectoryBatchRef,
+    iteration: int,
     writes_state: bool = True,
     past: tuple[PastUpdate, ...] = (),
     roles: tuple[str, ...] = (),
     of: str = "",
-    iteration: int | None = None,
     keeps_ranks: bool = True,
 ) -> CheckpointRef:
     """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any.
 
-    `roles`, `of`: of one agent's update (tasks.update.request). `iteration`: of the run; None: the policy's.
+    `roles`, `of`: of one agent's update (tasks.update.request). `iteration`: of the run.
     `keeps_ranks`: no other agent's update comes between this one and the policy's next.
     """
     config = run.config
-    iteration = policy.weight_version if iteration is None else iteration
     request = UpdateRequest(
         policy=policy,
         reference=first if config.update.kl_coefficient > 0 else None,
@@ -144,11 +149,17 @@ def _schedule_length(config: RunConfig, iteration: int) -> int:
     return config.update.schedule_iterations or max(config.iterations, iteration + 1)
 
 
-def run_iteration(
-    run: Run, problems: ProblemSetRef, policy: CheckpointRef, others_follow: bool = False
-) -> CheckpointRef:
-    """Return the policy after one more iteration. `others_follow`: as in `update_policy`."""
-    return update_policy(run, policy, collect_trajectories(run, problems, policy), others_follow)
+def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
+    """Return the policy after one more iteration, whose number is that of the iterations behind this policy."""
+    iteration = policy.weight_version
+    return update_policy(run, policy, collect_next(run, problems, policy), iteration, others_follow=False)
+
+
+def collect_next(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
+    """Return the trajectories of the iteration that updates this policy; an older one may have written them."""
+    iteration = policy.weight_version
+    writer = run.state.policies[max(iteration - run.config.rollout.staleness, 0)]
+    return collect_trajectories(run, problems, writer, iteration)
 
 
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))
@@ -165,7 +176,7 @@ def training_iteration_flow(config: RunConfig, overrides: tuple[str, ...] = ()) 
 def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
     """Collect trajectories of the run's newest policy."""
     with started_run(config) as (run, problems):
-        return collect_trajectories(run, problems, newest_policy(run, problems))
+        return collect_next(run, problems, newest_policy(run, problems))
 
 
 @flow(name="update", flow_run_name=name_of("iteration"))

@@ -40,6 +40,6 @@ def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) 
         first = given or sampling_policy(Path(config.runs_dir).resolve(), batches[0])
         policy = first = first.model_copy(update={"weight_version": batches[0].iteration})
         for batch in batches:
-            policy = run_update(run, policy, first, batch)
+            policy = run_update(run, policy, first, batch, batch.iteration)
             link_to(run.run_dir / "replays" / f"{batch.run_id}-iteration={batch.iteration}", policy.path)
         return policy

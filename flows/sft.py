@@ -101,7 +101,7 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
     """Return the policy, or the team, after more SFT on what it found out in conversations on training problems."""
     config, joint = run.config, run.config.sft.joint
     samples = {"samples_per_problem": joint.samples_per_problem, "samples_per_kernel": 1}
-    drawn = {"problems_per_iteration": joint.problems, **samples}
+    drawn = {"problems_per_iteration": joint.problems, "staleness": 0, **samples}
     seed = config.seed + _JOINT_SEED
     batch = play_conversations(
         run.workspace, policy, problems, config.rollout.model_copy(update=drawn), run.judge, seed=seed

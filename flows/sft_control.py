@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
-from flows.run.state import ControlState
+from flows.run.state import ControlState, wall_seconds_of
 from flows.sft import trained_further
 from tasks.agents.config import owners
 from tasks.models.config import ModelConfig
@@ -63,7 +63,7 @@ def _steps_of(policy: CheckpointRef) -> int:
 
 def _plan(run: Run) -> ControlState:
     """Return the number of SFT steps, of each agent, that fit into the measured seconds of all RL stages so far."""
-    seconds = sum(timing.seconds for timing in run.state.timings.values() if timing.stage in RL_STAGES)
+    seconds = wall_seconds_of([timing for timing in run.state.timings.values() if timing.stage in RL_STAGES])
     metrics = pl.read_parquet(run.state.policies[0].path / "metrics.parquet")  # resumed steps among them
     each = sum(bool(roles) for roles in owners(run.config.rollout.episode.agents).values())
     trained = 1 if run.config.sft.shared else each

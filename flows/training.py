@@ -8,8 +8,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.evaluation import evaluate_policy
-from flows.iteration import run_iteration
+from flows.lanes import run_iterations
 from flows.problems import started_run
 from flows.rejection_control import evaluate_rejection_control
 from flows.report import publish_run_report
@@ -26,14 +25,7 @@ from flows.sft_control import evaluate_sft_control
 def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
     """Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report. Return the run's folder."""
     with started_run(config, overrides) as (run, problems):
-        policy = run_sft(run, problems, rolls_out_next=True)
-        evaluate_policy(run, problems, policy)
-        every, last = run.config.evaluation.interval, run.config.iterations
-        for number in range(1, last + 1):
-            policy = run_iteration(run, problems, policy, others_follow=number < last)
-            if every is not None and number % every == 0 and number < last:
-                evaluate_policy(run, problems, policy)
-        evaluate_policy(run, problems, policy)
+        run_iterations(run, problems, run_sft(run, problems, rolls_out_next=True))
         if run.config.control and run.config.iterations:
             evaluate_sft_control(run, problems)
         if run.config.rejection_control and run.config.iterations:

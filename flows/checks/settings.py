@@ -5,6 +5,7 @@ Each raises an InputError that names the setting and the remedy.
 
 from pathlib import Path
 
+from flows.capacity.overlap import times_beside_ranks
 from flows.checks.named_files import check_suites
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
@@ -32,6 +33,7 @@ def check_settings(config: RunConfig) -> None:
     check_problems(config)
     check_device_memory(config)
     check_episode(config)
+    check_staleness(config)
     check_credit(config)
     check_weights_can_move(config)
     check_shared_base(config)
@@ -97,6 +99,20 @@ def check_device_memory(config: RunConfig) -> None:
             f"judge.device_memory_gb: found {given:g}, expected {needed:g} or more for {counted(workers, 'worker')} of "
             f"the judge and problems.sizes = {sizes}"
         )
+
+
+def check_staleness(config: RunConfig) -> None:
+    """Check that rollouts beside updates do not time kernels on a GPU that the ranks compute on."""
+    rollout = config.rollout
+    if not rollout.staleness or not times_beside_ranks(config):
+        return
+    owner = "rollout.judge_actors.gpus" if rollout.judge_actors.count else "rollout.gpus"
+    share = rollout.judge_actors.gpus if rollout.judge_actors.count else rollout.gpus
+    raise InputError(
+        f"rollout.staleness: found {rollout.staleness}, expected 0 where the judge times kernels on a GPU of the ranks "
+        f"({owner} = {share:g}, update.gpus_per_rank = {config.update.gpus_per_rank:g}); with {owner} = 1, or "
+        "judge.device = cpu, it could be more"
+    )
 
 
 def check_credit(config: RunConfig) -> None:

@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from kernels_eval.plain_text import plain_text
+from tasks.pipeline.retries import StageStoppedError
 
 TurnsOption = Annotated[
     bool, typer.Option("--turns/--no-turns", help="Print a line per turn and a summary per trajectory as they end.")
@@ -58,7 +59,8 @@ class ConsoleListener:
         self._done: dict[str, float] = {}
         """Share of each finished stage."""
         self.interval_s = interval_s
-        self._last = 0.0
+        self._last: dict[str, float] = {}
+        """Time of the last line about each stage that goes on."""
         self._figures: dict[str, dict[str, float]] = {}
         """The last figures of each stage that goes on."""
         self._bar_width = 24 if console.width >= _WIDE else 8
@@ -86,7 +88,7 @@ class ConsoleListener:
 
     def started(self, label: str) -> None:
         """Show a new bar."""
-        self._last = time.monotonic()
+        self._last[label] = time.monotonic()
         share = self._share_of(label)
         named = f"{label}, {share:.0%} of the run" if share >= _SMALL else label
         if self.console.is_terminal:
@@ -102,8 +104,8 @@ class ConsoleListener:
             named = next(task.description for task in self._progress.tasks if task.id == bar)
             taken = len(f"{named} {total}/{total} ") + self._bar_width + 1 + _TIMES
             self._progress.update(bar, completed=done, total=total, figures=self._fitting(taken, figures))
-        elif time.monotonic() - self._last >= self.interval_s:
-            self._last = time.monotonic()
+        elif time.monotonic() - self._last.get(label, 0.0) >= self.interval_s:
+            self._last[label] = time.monotonic()
             line = f"    {label}: {done} of {total}"
             self.console.print(line + self._fitting(len(line), figures), soft_wrap=True)
 
@@ -142,7 +144,7 @@ class ConsoleListener:
     def failed(self, label: str, error: BaseException) -> None:
         """Replace the bar by a line; the command prints the error itself when it ends."""
         self._remove(label)
-        stopped = isinstance(error, KeyboardInterrupt)
+        stopped = isinstance(error, KeyboardInterrupt | StageStoppedError)
         self.console.print(f"[yellow]■[/yellow] {label}: stopped" if stopped else f"[red]✗[/red] {label}: failed")
 
     def noted(self, text: str) -> None:

@@ -16,6 +16,7 @@ from flows.run.state import read_state
 from flows.settings.configuration import RunConfig, overridden
 from flows.settings.plurals import counted
 from kernels_eval.errors import InputError
+from tasks.pipeline.retries import StageStoppedError
 
 SUSPENDED_EVENT = "kernelmill.flow-run.suspended"
 """Event of a flow run whose process ends because it is suspended."""
@@ -117,18 +118,18 @@ class LogListener:
     ) -> None:
         self.logger = logger
         self.interval_s = interval_s
-        self._last = 0.0
+        self._last: dict[str, float] = {}
 
     def started(self, label: str) -> None:
         """Log the start."""
-        self._last = time.monotonic()
+        self._last[label] = time.monotonic()
         self.logger.info("%s: started", label)
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
         """Log progress, if the last line is old enough."""
         now = time.monotonic()
-        if now - self._last >= self.interval_s:
-            self._last = now
+        if now - self._last.get(label, 0.0) >= self.interval_s:
+            self._last[label] = now
             shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
             self.logger.info("%s: %d of %d %s", label, done, total, shown)
 
@@ -140,6 +141,9 @@ class LogListener:
         """Log the failure, or the suspension of the flow run."""
         if isinstance(error, Pause):
             self.logger.info("%s: not begun: the flow run is suspended", label)
+            return
+        if isinstance(error, StageStoppedError):
+            self.logger.info("%s: stopped", label)
             return
         self.logger.error("%s: failed: %s", label, error)
 

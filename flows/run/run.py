@@ -14,11 +14,12 @@ runs/latest                    link to the newest run
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -38,9 +39,10 @@ from flows.services.server_events import events_kept
 from flows.settings.configuration import LATEST, RunConfig, save_configuration
 from kernels_eval.config import JudgeConfig
 from kernels_eval.frozen import normalised
+from tasks.cluster.workers import stop_workers
 from tasks.pipeline.artifact_queue import artifacts_sent
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
-from tasks.pipeline.stage import StageListener, Workspace
+from tasks.pipeline.stage import StageListener, StageRecord, Workspace
 from tasks.pipeline.store import digest_of
 from tasks.pipeline.verdicts import with_kept_verdicts
 from tasks.tracking.figures import FigureStage, record_figures
@@ -76,6 +78,8 @@ class Run:
     tracking: LiveTracking | None = None
     """The run's W&B run; None if `tracking.mode` is disabled."""
     load: GpuLoad | None = None
+    recording: threading.RLock = field(default_factory=threading.RLock)
+    """Held while the run's records are written: two threads may have something to add."""
 
     @property
     def run_dir(self) -> Path:
@@ -89,31 +93,34 @@ class Run:
 
     def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
         """Record a new policy and link it."""
-        self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
-        self.state = self.state.with_policy(policy)
-        self.record()
-        if policy.weight_version > 0:
-            self._note_figures(policy.weight_version - 1, "update", policy)
+        with self.recording:
+            self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
+            self.state = self.state.with_policy(policy, self.config.rollout.staleness)
+            self.record()
+            if policy.weight_version > 0:
+                self._note_figures(policy.weight_version - 1, "update", policy)
         return policy
 
-    def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
+    def add_batch(self, batch: TrajectoryBatchRef, iteration: int) -> TrajectoryBatchRef:
         """Record a validated batch of training trajectories and link it."""
-        self._link("trajectories", f"iteration={version}", batch)
-        self.record(batches={**self.state.batches, version: batch})
-        self._note_figures(version, "rollout", batch)
+        with self.recording:
+            self._link("trajectories", f"iteration={iteration}", batch)
+            self.record(batches={**self.state.batches, iteration: batch})
+            self._note_figures(iteration, "rollout", batch)
         return batch
 
     def add_evaluation(self, sampled: EvaluationRef, greedy: EvaluationRef | None, version: int) -> EvaluationRef:
         """Record a policy's held-out evaluations, link them, and return that of sampled answers."""
-        self._link("evaluations", f"policy-{version:03d}", sampled)
-        greedily = {old: ref for old, ref in self.state.greedy_evaluations.items() if old != version}
-        if greedy is not None:
-            self._link("evaluations", f"policy-{version:03d}-greedy", greedy)
-            greedily[version] = greedy
-        self.record(evaluations={**self.state.evaluations, version: sampled}, greedy_evaluations=greedily)
-        self._note_figures(version, "evaluation", sampled)
-        if greedy is not None:
-            self._note_figures(version, "evaluation_greedy", greedy)
+        with self.recording:
+            self._link("evaluations", f"policy-{version:03d}", sampled)
+            greedily = {old: ref for old, ref in self.state.greedy_evaluations.items() if old != version}
+            if greedy is not None:
+                self._link("evaluations", f"policy-{version:03d}-greedy", greedy)
+                greedily[version] = greedy
+            self.record(evaluations={**self.state.evaluations, version: sampled}, greedy_evaluations=greedily)
+            self._note_figures(version, "evaluation", sampled)
+            if greedy is not None:
+                self._note_figures(version, "evaluation_greedy", greedy)
         return sampled
 
     def record_control(self, control: ControlState) -> None:
@@ -135,6 +142,11 @@ class Run:
             self._link("evaluations", "rejection-greedy", control.greedy_evaluation)
         self.record(rejection=control)
 
+    def stop_stages(self) -> None:
+        """End the stages that other threads compute, because the run ends: their workers are killed."""
+        self.workspace.stopped.set()
+        stop_workers()
+
     def is_reported(self, inputs: BaseModel) -> bool:
         """Return True if the report of exactly these inputs exists."""
         written = all((self.run_dir / name).exists() for name in ("summary.json", "report.html"))
@@ -146,19 +158,27 @@ class Run:
 
     def record(self, **changes: object) -> None:
         """Set fields of the run's state, add the stages that ended since the last call, and write it."""
+        with self.recording:
+            self._record(changes, list(self.workspace.records))
+
+    def _record(self, changes: dict[str, object], records: list[StageRecord]) -> None:
         timings = {
             record.label: StageTiming(
-                label=record.label, stage=record.stage, seconds=record.seconds, overhead_s=record.overhead_s
+                label=record.label,
+                stage=record.stage,
+                seconds=record.seconds,
+                overhead_s=record.overhead_s,
+                began=None if record.cached else round(record.began, 3),
             )
-            for record in self.workspace.records
+            for record in records
             if not (record.cached and record.label in self.state.timings)
         }
-        computed = sum(not record.cached for record in self.workspace.records)
+        computed = sum(not record.cached for record in records)
         if computed > self.counted:  # a driver that computes nothing adds no time
             self.counted = computed
             changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
-        artifacts = {record.label: record.uri for record in self.workspace.records}
-        digests = {record.label: record.digest for record in self.workspace.records}
+        artifacts = {record.label: record.uri for record in records}
+        digests = {record.label: record.digest for record in records}
         self.state = self.state.model_copy(
             update={
                 **changes,
@@ -168,7 +188,7 @@ class Run:
             }
         )
         write_state(self.run_dir, self.state)
-        for record in self.workspace.records:
+        for record in records:
             if record.docs_dir.is_dir():
                 link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
 
@@ -200,11 +220,12 @@ def open_run(config: RunConfig) -> Generator[Run]:
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
-    cluster, slots = RayCluster(config.ray, needs_of(config)), GpuSlots(config)
+    cluster, slots, starting = RayCluster(config.ray, needs_of(config)), GpuSlots(config), threading.Lock()
 
     def before_work() -> None:
-        slots.take()
-        cluster.start(lambda text: workspace.tell(lambda each: each.warned(text)))
+        with starting:  # stages of two threads may begin at the same time
+            slots.take()
+            cluster.start(lambda text: workspace.tell(lambda each: each.warned(text)))
 
     began = time.monotonic() - startup_s.get()
     tag_flow_run(config)

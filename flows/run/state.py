@@ -5,7 +5,7 @@ moved. If it is lost, the stages' cache finds finished work.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class StageTiming(FrozenModel):
     stage: str
     seconds: float
     overhead_s: float
+    began: float | None = None
+    """Seconds since 1970 at which it began; None: not recorded, by an earlier version."""
 
 
 class ControlState(FrozenModel):
@@ -108,8 +110,11 @@ class RunState(FrozenModel):
     concluded: str = ""
     """Digest of the inputs of the last summary and report."""
 
-    def with_policy(self, policy: CheckpointRef) -> "RunState":
-        """Return the state with one more policy. If it replaces another one, the descendants of that are dropped."""
+    def with_policy(self, policy: CheckpointRef, staleness: int = 0) -> "RunState":
+        """Return the state with one more policy. If it replaces another one, the descendants of that are dropped.
+
+        `staleness`: of the run's rollouts; the first `staleness` batches from the policy's number on are older ones'.
+        """
         version = policy.weight_version
         known = self.policies.get(version)
         if known is None or known.digest == policy.digest:
@@ -117,7 +122,7 @@ class RunState(FrozenModel):
         return self.model_copy(
             update={
                 "policies": {**{old: ref for old, ref in self.policies.items() if old < version}, version: policy},
-                "batches": {old: ref for old, ref in self.batches.items() if old < version},
+                "batches": {old: ref for old, ref in self.batches.items() if old < version + staleness},
                 "evaluations": {old: ref for old, ref in self.evaluations.items() if old < version},
                 "greedy_evaluations": {old: ref for old, ref in self.greedy_evaluations.items() if old < version},
                 "control": None,
@@ -129,6 +134,18 @@ class RunState(FrozenModel):
     def newest_policy(self) -> CheckpointRef | None:
         """The policy of the highest weight version."""
         return self.policies[max(self.policies)] if self.policies else None
+
+
+def wall_seconds_of(timings: Collection[StageTiming]) -> float:
+    """Return the seconds in which at least one of these stages computed."""
+    timed = sorted((each for each in timings if each.began is not None), key=lambda each: each.began or 0.0)
+    total, until = sum(each.seconds for each in timings if each.began is None), 0.0
+    for each in timed:
+        assert each.began is not None
+        ends = each.began + each.seconds
+        total += max(ends - max(each.began, until), 0.0)
+        until = max(until, ends)
+    return total
 
 
 def read_state(run_dir: Path) -> RunState:

@@ -2,12 +2,15 @@
 
 Ray's own calls wait for ever if its control process (GCS) is dead: nothing is left that could report a dead worker. If
 this node's raylet dies, Ray ends the driver some 15 s later, when it misses the objects of the raylet's store. Hence
-the connection is given up as soon as either is found dead.
+the connection is given up as soon as either is found dead. Stages of several threads may wait: the connection is closed
+when none of them is inside Ray's own wait any more, and once, however many found it dead.
 """
 
 import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,17 @@ CHECK_S = 2.0
 """Interval of the checks in a wait, and the longest wait for a connection."""
 LOST_AFTER_S = 10.0
 """Time of failed checks after which the control process counts as dead; the network may fail for less."""
+LEAVE_WITHIN_S = 13.0
+"""Longest wait for other threads to find Ray dead as well: some 2 s later Ray may end the driver."""
 _RAYLET_DIED = "the raylet of this node died"
 _raylets: dict[str, tuple[Path, str] | None] = {}
 """Command line of a node's raylet and the name of its socket, by the node's id; None if it cannot be seen from here."""
+_changed = threading.Condition()
+_waiting: list[int] = []
+"""Threads that are inside Ray's wait."""
+_leaving = threading.Lock()
+_left: list[float] = []
+"""Times at which a connection was closed."""
 
 
 class RayLostError(InfrastructureError):
@@ -34,6 +45,17 @@ def is_alive() -> bool:
 
 def wait_for_any(pending: Sequence[Any]) -> list[Any]:
     """Return those references or streams that have something, at least one. Raises RayLostError if Ray is gone."""
+    connection = len(_left)
+    with _inside():
+        found = _ready_or_failure(pending)
+    if not isinstance(found, str):
+        return found
+    _leave(connection)
+    raise RayLostError(f"Ray is gone: {found}")
+
+
+def _ready_or_failure(pending: Sequence[Any]) -> list[Any] | str:
+    """Return those references or streams that have something, or what is wrong with Ray."""
     import ray
 
     alive_at = time.monotonic()
@@ -45,8 +67,21 @@ def wait_for_any(pending: Sequence[Any]) -> list[Any]:
         if failure is None:
             alive_at = time.monotonic()
         elif failure is _RAYLET_DIED or time.monotonic() - alive_at >= LOST_AFTER_S:
-            leave()
-            raise RayLostError(f"Ray is gone: {failure}")
+            return failure
+
+
+@contextmanager
+def _inside() -> Generator[None]:
+    """Count this thread among those that wait inside Ray."""
+    me = threading.get_ident()
+    with _changed:
+        _waiting.append(me)
+    try:
+        yield
+    finally:
+        with _changed:
+            _waiting.remove(me)
+            _changed.notify_all()
 
 
 def results_of(references: Sequence[Any]) -> list[Any]:
@@ -58,10 +93,21 @@ def results_of(references: Sequence[Any]) -> list[Any]:
 
 def leave() -> None:
     """Disconnect from Ray, alive or dead, and forget its workers; a local one ends."""
+    _leave(len(_left))
+
+
+def _leave(connection: int) -> None:
+    """Disconnect if this connection, by its number, is still the present one: another thread may have left it."""
     import ray
 
-    forget_workers()
-    ray.shutdown()
+    with _leaving:
+        if connection != len(_left):
+            return
+        with _changed:
+            _changed.wait_for(lambda: not _waiting, LEAVE_WITHIN_S)
+        forget_workers()
+        ray.shutdown()
+        _left.append(time.monotonic())
 
 
 def _failure() -> str | None:

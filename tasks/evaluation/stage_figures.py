@@ -13,6 +13,7 @@ from tasks.pipeline.references import ArtifactRef, EvaluationRef, TrajectoryBatc
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.trajectories.reader import read_turns
+from tasks.trajectories.schema import POLICY_VERSION
 
 UPDATE_FIGURES = (
     "loss",
@@ -21,10 +22,14 @@ UPDATE_FIGURES = (
     "gradient_norm",
     "clip_fraction",
     "learning_rate",
-    "staleness",
+    "mismatch_mean_abs",
+    "mismatch_ess",
+    "correction_weight",
+    "rejected_fraction",
     "tokens_per_s",
 )
-"""Columns of `metrics.parquet` whose means over the optimizer steps are shown."""
+"""Columns of `metrics.parquet` whose means over the optimizer steps are shown. `mismatch_*` and what follows it: the
+sampler's log-probabilities beside the trainer's, and what the correction made of that (tasks.update.corrections)."""
 _GROUP_COUNTS = ("groups_used", "groups_single", "groups_constant")
 EVALUATION_FIGURES = ("mean_return", "mean_reward", "compiled", "correct", "fast_1", "fast_2", SPEEDUP, "mean_turns")
 """Figures of `evaluation.json` that are shown, each with its interval."""
@@ -35,7 +40,8 @@ def rollout_figures(batch: TrajectoryBatchRef) -> dict[str, Any]:
 
     Trajectories in which the judge or the machine failed count in `faults` (their share) alone. `compiled`, `correct`,
     `fast_1`, `mean_reward`, `statuses` (shares) and `geomean_speedup` (of correct kernels) are of last turns.
-    `tokens_per_s`: generated tokens a second of the rollout; `judge_seconds`: sum over all turns.
+    `tokens_per_s`: generated tokens a second of the rollout; `judge_seconds`: sum over all turns. `lag`: iterations by
+    which the policy that wrote it is older than the one that is updated on it; None: written by an earlier version.
     """
     turns = read_turns(batch).drop("prompt_token_ids")
     outcomes = with_outcomes(without_faults(turns), [1.0])
@@ -57,7 +63,14 @@ def rollout_figures(batch: TrajectoryBatchRef) -> dict[str, Any]:
         "faults": 1 - last.height / counted if counted else None,
         "tokens_per_s": tokens / seconds if tokens is not None and seconds else None,
         "judge_seconds": float(turns.get_column("evaluation_s").sum()),
+        "lag": lag_of(batch),
     }
+
+
+def lag_of(batch: TrajectoryBatchRef) -> int | None:
+    """Return the age of the policy that wrote a batch, in iterations; None if it is not recorded."""
+    version = read_metadata(batch.path).get(POLICY_VERSION)
+    return None if version is None else batch.iteration - int(version)
 
 
 def update_figures(checkpoint: ArtifactRef) -> dict[str, float | None]:

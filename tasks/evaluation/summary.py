@@ -141,7 +141,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     }
 
 
-_ROLLOUT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1", "response_tokens", "statuses")
+_ROLLOUT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1", "response_tokens", "statuses", "lag")
 _JOINT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1")
 _REPAIR_COUNTS = ("answers", "right", "wrong", "slow", "unanswered", "repairs", "replayed")
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")

@@ -49,6 +49,12 @@ class StageTimeoutError(InfrastructureError):
     """A stage took longer than it may."""
 
 
+class StageStoppedError(InfrastructureError):
+    """A stage was ended because the run ends for another reason."""
+
+    can_heal = False
+
+
 class StagesConfig(FrozenModel):
     """Retries and time limits of stages."""
 

@@ -19,6 +19,7 @@ import difflib
 import inspect
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from tasks.pipeline.cache import StageOutcome, decisive, is_stored, run_cached
 from tasks.pipeline.code_version import code_version
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import ArtifactRef, Progress, silent
-from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, limited
+from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, StageStoppedError, limited
 from tasks.pipeline.store import digest_of, parts_of, published_digest
 
 P = ParamSpec("P")
@@ -77,6 +78,8 @@ class StageRecord:
     overhead_s: float
     """Wall time beside the computation: Prefect, cache lookup, artifact."""
     cached: bool
+    began: float
+    """Seconds since 1970 at the begin of the computation; of a cached one: of its look-up."""
     docs_dir: Path
     """Data Docs of the stage, if it is a check."""
     uri: str
@@ -104,6 +107,8 @@ class Workspace:
     returned: dict[str, ArtifactRef] = field(default_factory=dict[str, ArtifactRef])
     """By uri: the reference that Prefect returned; by its identity Prefect draws the dependencies between stages."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set when the run ends although stages of other threads compute: what fails then is not tried again."""
 
     def tell(self, event: Callable[[StageListener], None]) -> None:
         """Pass an event on to every listener."""
@@ -166,7 +171,7 @@ class StageTask(Generic[P, R]):
 
     def __call__(self, workspace: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the stage's reference, computed or from the cache."""
-        started = time.perf_counter()
+        started, began = time.perf_counter(), time.time()
         arguments = self.arguments(*args, **kwargs)
         label = self.label.format(**arguments)
         key = self.key(arguments)
@@ -178,6 +183,7 @@ class StageTask(Generic[P, R]):
             from tasks.pipeline.prefect_artifacts import publish_refusal, publish_summary, shown_progress
 
             computed = True
+            _check_not_stopped(workspace, label)
             workspace.tell(lambda listener: listener.started(label))
             workspace.before_work()
             begun = time.perf_counter()
@@ -192,6 +198,9 @@ class StageTask(Generic[P, R]):
                     reference = self.function(replace(stage, progress=progress), *args, **kwargs)
             except InputError as error:
                 publish_refusal(workspace.run_id, self.name, label, error)
+                raise
+            except Exception:
+                _check_not_stopped(workspace, label)  # its workers were ended
                 raise
             seconds = round(time.perf_counter() - begun, 3)
             docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
@@ -225,7 +234,7 @@ class StageTask(Generic[P, R]):
         overhead = elapsed - outcome.seconds if computed else elapsed
         overhead = round(max(overhead, 0.0), 4)
         record = StageRecord(
-            label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, made.uri, made.digest
+            label, self.name, outcome.seconds, overhead, not computed, began, stage.docs_dir, made.uri, made.digest
         )
         workspace.records.append(record)
 
@@ -265,6 +274,12 @@ class StageTask(Generic[P, R]):
         for name, value in list(bound.arguments.items())[1:]:
             arguments |= dict(value) if isinstance(value, StageRequest) else {name: value}
         return arguments
+
+
+def _check_not_stopped(workspace: Workspace, label: str) -> None:
+    """Raise StageStoppedError if the run ends."""
+    if workspace.stopped.is_set():
+        raise StageStoppedError(f"{label}: stopped, because the run ends")
 
 
 def _references(values: Iterable[Any]) -> list[ArtifactRef]:

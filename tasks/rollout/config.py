@@ -215,6 +215,9 @@ class RolloutConfig(FrozenModel):
     """Servers to use; empty: the pipeline starts its own."""
     sglang: SglangConfig = SglangConfig()
     openai: Annotated[OpenAiConfig, AddedLater] = OpenAiConfig()
+    staleness: int = Field(default=0, ge=0, le=8)
+    """Iterations by which the policy that writes a rollout is older than the one that is updated on it: policy
+    max(0, i - staleness) writes rollout i. From 1 on, rollouts go on while the policy is updated."""
     problems_per_iteration: int = Field(default=64, ge=1)
     samples_per_problem: int = Field(default=8, ge=1)
     """Size of a group. A group of one has no baseline and is dropped by the update."""

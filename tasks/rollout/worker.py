@@ -35,6 +35,7 @@ from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
 from tasks.trajectories.groups import SHARED_KEY
+from tasks.trajectories.schema import POLICY_VERSION
 
 if TYPE_CHECKING:
     from tasks.rollout.engines.kind import EarlyStart
@@ -150,6 +151,7 @@ async def roll_out(
             REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
             "sampling": sampling.model_dump(mode="json"),
             "engine": config.engine,
+            POLICY_VERSION: request.policy.weight_version,
             SHARED_KEY: config.samples_per_kernel,
             "seconds": round(seconds, 3),
             "prompt_tokens": counts.prompt_tokens,

@@ -93,7 +93,8 @@ def _descends(other: FigureLine, line: FigureLine) -> bool:
     """Return True if `other` is of what was made from the rollout or the update of `line`."""
     if other.iteration == line.iteration:
         return line.stage == "rollout" and other.stage == "update"
-    return other.iteration > line.iteration
+    lag = int(other.figures.get("lag") or 0) if other.stage == "rollout" else 0
+    return other.iteration - lag > line.iteration
 
 
 def record_figures(

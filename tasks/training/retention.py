@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import polars as pl
@@ -28,7 +29,8 @@ ROWS_FILE = "rows.json"
 WEIGHT_FILES = ("*.safetensors", "*/*.safetensors")
 """Weights of a policy, its critic and its adapter."""
 _WHOLE = 2
-"""Newest policies that keep everything: the last one, and the one that it was trained from."""
+"""Newest policies that keep everything: the last one, and the one that it was trained from. With stale rollouts their
+weights stay longer: rollouts and evaluations of older ones may still go on, or begin again."""
 Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
 _HIGHER_IS_BETTER: frozenset[Metric] = frozenset({"return_mean"})
 
@@ -111,16 +113,16 @@ def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> Non
             _discard(policies, version, OPTIMIZER_FILES)
 
 
-def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
+def keep_weights(policies: Mapping[int, CheckpointRef], interval: int, staleness: int = 0) -> None:
     """Remove weights and optimizer state of a run's policies but those that the rule keeps.
 
-    Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, the newest two, and the newest one
-    that has its optimizer's state: later updates may have to be made again from it (tasks.update.past). A team has it
-    if each agent that was updated has it.
+    Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, the newest two and as many more as
+    `staleness` says, and the newest one that has its optimizer's state: later updates may have to be made again from it
+    (tasks.update.past). A team has it if each agent that was updated has it.
     """
-    best = best_policy(policies)
+    best = best_policy(policies, staleness)
     whole = max((version for version, policy in policies.items() if _has_every_state(policy)), default=0)
-    for version in sorted(policies)[:-_WHOLE]:
+    for version in sorted(policies)[: -_WHOLE - staleness]:
         if version % interval and version not in (best, whole):
             _discard(policies, version, (*OPTIMIZER_FILES, *WEIGHT_FILES))
 
@@ -153,19 +155,20 @@ def _discard(policies: Mapping[int, CheckpointRef], version: int, patterns: Sequ
             discard(each.path, patterns)
 
 
-def best_policy(policies: Mapping[int, CheckpointRef]) -> int | None:
-    """Return the weight version whose training batch had the highest mean return; None if no update recorded one.
+def best_policy(policies: Mapping[int, CheckpointRef], staleness: int = 0) -> int | None:
+    """Return the weight version whose training batches had the highest mean return; None if no update recorded one.
 
-    Its batch is what the next policy was trained on: the figure is in that one's metrics.
+    Its batch is what the policy `staleness + 1` versions later was trained on: the figure is in that one's metrics.
     """
-    returns: dict[int, float] = {}
+    returns: dict[int, list[float]] = {}
     for version, policy in sorted(policies.items()):
-        file = policy.path / METRICS_FILE
-        if version - 1 in policies and file.is_file():
+        file, writer = policy.path / METRICS_FILE, max(version - 1 - staleness, 0)
+        if version - 1 in policies and writer in policies and file.is_file():
             table = pl.read_parquet(file)
             if "return_mean" in table.columns and table.height:
-                returns[version - 1] = float(table.get_column("return_mean").to_numpy().mean())
-    place = best_place(list(returns.values()), "return_mean")
+                mean = float(table.get_column("return_mean").to_numpy().mean())
+                returns.setdefault(writer, []).append(mean)
+    place = best_place([fmean(found) for found in returns.values()], "return_mean")
     return None if place is None else list(returns)[place]
 
 

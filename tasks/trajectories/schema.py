@@ -23,6 +23,8 @@ SCHEMA_VERSION = 3
 VERSION_KEY = b"kernelmill.schema_version"
 TURNS_FILE = "turns.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
+POLICY_VERSION = "policy_version"
+"""Metadata of a batch: weight version of the policy that wrote it."""
 
 
 class Termination(StrEnum):

@@ -96,7 +96,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunConfig], list[str]]:
         for number in range(config.iterations):
             policy = CheckpointRef(uri="p", digest=f"p{number}", weight_version=number)
             batch = TrajectoryBatchRef(uri="b", digest="b", run_id="r", iteration=number, trajectories=1, turns=1)
-            iteration_flow.run_update(Run(), policy, policy, batch)  # type: ignore[arg-type]
+            iteration_flow.run_update(Run(), policy, policy, batch, number)  # type: ignore[arg-type]
         return found
 
     return keys_of

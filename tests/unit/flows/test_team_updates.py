@@ -61,7 +61,8 @@ class FakeRun:
                 uri=f"b{number}", digest=f"b{number}", run_id="r", iteration=number, trajectories=1, turns=1
             )
             self.batches[number] = batch
-            policy = iteration_flow.update_policy(self, policy, batch, others_follow=number + 1 < iterations)  # type: ignore[arg-type]
+            others_follow = number + 1 < iterations
+            policy = iteration_flow.update_policy(self, policy, batch, number, others_follow)  # type: ignore[arg-type]
 
     def said(self, name: str) -> list[tuple[int, str, Any]]:
         return [(request.iteration, agent, getattr(request, name)) for agent, request in self.calls]

@@ -10,12 +10,14 @@ from flows.run.state import (
     ControlState,
     PolicyChoice,
     RunState,
+    StageTiming,
     check_choices,
     parse_choice,
     policy_at,
     policy_name,
     policy_of,
     read_state,
+    wall_seconds_of,
     write_state,
 )
 from flows.settings.configuration import RunConfig
@@ -60,6 +62,19 @@ def test_another_policy_forgets_what_descended_from_the_old_one(state: RunState)
     assert set(changed.evaluations) == set(changed.greedy_evaluations) == {0}
     assert changed.control is None
     assert state.with_policy(policy(4)).control == state.control
+
+
+def test_another_policy_forgets_only_what_it_wrote_if_rollouts_are_stale(state: RunState):
+    assert set(state.with_policy(policy(1, "other"), staleness=1).batches) == {0, 1}
+    assert set(state.with_policy(policy(1, "other"), staleness=2).batches) == {0, 1, 2}
+
+
+def test_seconds_of_stages_that_went_on_side_by_side_count_once():
+    def timing(seconds: float, began: float | None) -> StageTiming:
+        return StageTiming(label=f"{began}", stage="update", seconds=seconds, overhead_s=0.0, began=began)
+
+    assert wall_seconds_of([timing(10, 100), timing(4, 102), timing(5, 108), timing(2, 200)]) == 15
+    assert wall_seconds_of([timing(3, None), timing(2, 1.0)]) == 5, "stages of an earlier version took turns"
 
 
 def test_written_and_read_it_is_the_same(state: RunState, tmp_path: Path):

@@ -244,7 +244,7 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
         config.update.checkpoint_interval,
         config.update.weights_interval,
     )
-    kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
+    kept = count if weights_interval == 1 else min(count // weights_interval + 3 + config.rollout.staleness, count)
     whole = min(-(-count // interval), kept)
     first = 1 + (config.sft.repairs.problems > 0) + (config.sft.joint.problems > 0)
     return config.policies * ((first + kept) * weights + whole * optimizer)

@@ -107,12 +107,14 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
 
 def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assumptions") -> list[str]:
     """Return the capacity plan as lines of text."""
+    from flows.capacity.overlap import overlap_line
     from flows.capacity.planner import LADDER
 
     lines = ["", *_update_lines(settings, found), *_generation_lines(found), *_sharing_lines(found)]
     lines.append(_disk_line(settings, found))
     update_s = found.update_s + found.host_step_s
-    iteration_s = found.rollout_s + update_s + found.saving_s
+    beside = settings.rollout.staleness > 0
+    iteration_s = (max if beside else sum)((found.rollout_s, update_s + found.saving_s))
     others = settings.trained_policies - 1  # the last agent of an iteration is the first of the next
     starts = 1 + settings.iterations * others
     often = f"once, and {others} more {'time' if others == 1 else 'times'} in each iteration" if others else "once"
@@ -121,7 +123,7 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {update_s:.0f} s{host} and "
-        f"{found.saving_s:.0f} s to save it; the update's engine starts in {found.starting_s:.0f} s, {often}; "
+        f"{found.saving_s:.0f} s to save it{f', {iteration_s:.0f} s side by side' if beside else ''}; the update's engine starts in {found.starting_s:.0f} s, {often}; "
         f"{counted(settings.iterations, 'iteration')}: "
         f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h without SFT and evaluation"
     )
@@ -131,6 +133,7 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"{assumed.judging_s:g} s to judge a kernel, at most {assumed.judged_per_gpu:g} a second on a GPU, "
         f"{assumed.saving / 1e9:g} GB/s to write and hash a checkpoint"
     )
+    lines.append(overlap_line(settings))
     if not found.fits:
         lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))
     return lines

@@ -4,6 +4,7 @@ Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN), with the same
 listens on loopback only, and gets a random token unless the environment sets one: its ports allow running any code.
 """
 
+import math
 import os
 import secrets
 import shutil
@@ -12,13 +13,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from flows.services.gpus import gpus_here
-from flows.services.ray_start import ending_if_control_dies
+from flows.services.ray_start import ending_if_control_dies, waiting_for_node
 from flows.settings.configuration import RayConfig
 from kernels_eval.doors import sources_here
 from kernels_eval.errors import InfrastructureError, InputError, first_line
@@ -133,7 +134,11 @@ class RayCluster:
         if _is_initialized():
             return False
         if self.config.address is None:
-            self._folder = _start_local(self.config)
+            try:
+                self._folder = _start_local(self.config)
+            except InfrastructureError as error:
+                note(str(error))  # the stage is tried again, and shows nothing of that
+                raise
         else:
             self._join_within(time.monotonic() + self.config.wait_s, note)
             from tasks.cluster.workers import place_on
@@ -201,7 +206,9 @@ def _start_local(config: RayConfig) -> Path:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     if "ray" in sys.modules:
         _read_variables_again()
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{math.ceil(config.start_timeout_s)}")
     context = _initialize(
+        patience_s=config.start_timeout_s,
         address="local",
         num_cpus=config.cpus or os.cpu_count(),
         object_store_memory=config.object_store_mb * 2**20,
@@ -219,17 +226,21 @@ def _read_variables_again() -> None:
     Config.initialize("")
 
 
-def _initialize(**options: Any) -> Any:
-    """Call `ray.init` and return its context. Raises InfrastructureError with the first line of what went wrong."""
+def _initialize(patience_s: float | None = None, **options: Any) -> Any:
+    """Call `ray.init` and return its context. Raises InfrastructureError with the first line of what went wrong.
+
+    `patience_s`: longest wait for the processes of a local Ray.
+    """
     handler = signal.getsignal(signal.SIGTERM)
     import ray
 
     try:
-        with ending_if_control_dies():
+        with ending_if_control_dies(), nullcontext() if patience_s is None else waiting_for_node(patience_s):
             return ray.init(log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # Ray raises a plain Exception if a node does not start in time
         ray.shutdown()
-        raise InfrastructureError(f"Ray did not start: {first_line(error)}") from error
+        limit = "" if patience_s is None else f" (ray.start_timeout_s = {patience_s:g})"
+        raise InfrastructureError(f"Ray did not start: {first_line(error)}{limit}") from error
     finally:
         with suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, handler)  # Ray's own prints its stack and aborts

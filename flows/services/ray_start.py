@@ -1,7 +1,7 @@
 """Watch over the start of a local Ray: without its control process (GCS) the call that starts it never returns.
 
 The call is in C++, where neither an exception nor a signal handler of Python ends it. Nothing of a stage has begun
-yet: the process says why and ends.
+yet: the process says why and ends. And patience with a raylet that is slow to start, for which Ray has a fixed limit.
 """
 
 import os
@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CHECK_S = 0.5
 PATIENCE_S = 20.0
@@ -27,6 +28,33 @@ def ending_if_control_dies() -> Generator[None]:
         yield
     finally:
         done.set()
+
+
+@contextmanager
+def waiting_for_node(patience_s: float) -> Generator[None]:
+    """Give this node's raylet so long to report itself, instead of Ray's own 30 s.
+
+    Ray asks for the node until it is there or the time is over, which it looks at between two questions only: a
+    question takes as long as the patience lasts.
+    """
+    from ray._private import services
+
+    ask, deadline = services.get_node, time.monotonic() + patience_s
+
+    def ask_until_there(*arguments: Any, **named: Any) -> Any:
+        while True:
+            try:
+                return ask(*arguments, **named)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(CHECK_S)
+
+    services.get_node = ask_until_there
+    try:
+        yield
+    finally:
+        services.get_node = ask
 
 
 def _watch(done: threading.Event) -> None:

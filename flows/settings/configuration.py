@@ -42,6 +42,8 @@ class RayConfig(FrozenModel):
     """Address of a Ray cluster (`ray://host:10001` or `host:6379`). None: a local one is started."""
     wait_s: float = Field(default=300.0, ge=0)
     """Longest wait for the cluster at `address` to answer again if it is lost during a run."""
+    start_timeout_s: float = Field(default=120.0, gt=0)
+    """Longest wait for a local Ray to start: its own limit of 30 s is too short on a busy machine."""
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the local cluster. None: all of the machine."""
     worker_resource: str | None = None

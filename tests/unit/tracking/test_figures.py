@@ -58,6 +58,14 @@ def test_a_replaced_rollout_takes_its_descendants_with_it():
     assert named(current_lines(lines_of(*first, (0, "rollout", "A")))) == [(0, "evaluation", "e"), (0, "rollout", "A")]
 
 
+def test_a_replaced_update_keeps_the_rollout_that_an_older_policy_wrote():
+    stale = new_line(1, "rollout", "c", {"lag": 1})
+    lines = lines_of((0, "rollout", "a"), (0, "update", "b"))
+    replaced = lines_of((0, "update", "B"))
+    later = new_line(2, "rollout", "d", {"lag": 1})
+    assert current_lines([*lines, stale, later, *replaced]) == [lines[0], stale, *replaced]
+
+
 def test_a_replaced_update_keeps_its_own_rollout():
     first = [(0, "rollout", "a"), (0, "update", "b"), (1, "evaluation", "f"), (1, "rollout", "c")]
     assert named(current_lines(lines_of(*first, (0, "update", "B")))) == [(0, "rollout", "a"), (0, "update", "B")]

@@ -79,11 +79,14 @@ def test_some_policies_keep_their_optimizer_and_all_their_weights(tmp_path: Path
         assert (policy.path / "critic/model.safetensors").exists()
 
 
-@pytest.mark.parametrize(("interval", "kept"), [(1, range(9)), (4, (0, 3, 4, 7, 8)), (100, (0, 3, 7, 8))])
+@pytest.mark.parametrize(
+    ("interval", "staleness", "kept"),
+    [(1, 0, range(9)), (4, 0, (0, 3, 4, 7, 8)), (100, 0, (0, 3, 7, 8)), (100, 2, (0, 1, 5, 6, 7, 8))],
+)
 def test_weights_are_kept_of_the_newest_the_best_every_nth_and_the_first(
-    tmp_path: Path, interval: int, kept: Sequence[int]
+    tmp_path: Path, interval: int, staleness: int, kept: Sequence[int]
 ) -> None:
-    returns = [0.1, 0.3, 0.2, 0.9, 0.4, 0.5, 0.1, 0.2]  # of the batch that policy 0, 1, … wrote: policy 3 is the best
+    returns = [0.1, 0.3, 0.2, 0.9, 0.4, 0.5, 0.1, 0.2]  # of batch 0, 1, …: who wrote batch 3 is the best
     policies: dict[int, CheckpointRef] = {}
     for version in range(9):
         folder = tmp_path / f"policy-{version}"
@@ -94,8 +97,8 @@ def test_weights_are_kept_of_the_newest_the_best_every_nth_and_the_first(
             if version:
                 pl.DataFrame({"return_mean": [returns[version - 1]] * 2}).write_parquet(partial / "metrics.parquet")
         policies[version] = CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=version)
-    assert best_policy(policies) == 3
-    keep_weights(policies, interval)
+    assert best_policy(policies, staleness) == 3 - staleness
+    keep_weights(policies, interval, staleness)
     for version, policy in policies.items():
         assert is_available(policy)
         assert (policy.path / "model.safetensors").exists() == (version in kept)

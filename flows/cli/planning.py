@@ -115,6 +115,7 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     update_s = found.update_s + found.host_step_s
     beside = settings.rollout.staleness > 0
     iteration_s = (max if beside else sum)((found.rollout_s, update_s + found.saving_s))
+    together = f", {iteration_s:.0f} s side by side" if beside else ""
     others = settings.trained_policies - 1  # the last agent of an iteration is the first of the next
     starts = 1 + settings.iterations * others
     often = f"once, and {others} more {'time' if others == 1 else 'times'} in each iteration" if others else "once"
@@ -123,7 +124,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {update_s:.0f} s{host} and "
-        f"{found.saving_s:.0f} s to save it{f', {iteration_s:.0f} s side by side' if beside else ''}; the update's engine starts in {found.starting_s:.0f} s, {often}; "
+        f"{found.saving_s:.0f} s to save it{together}; "
+        f"the update's engine starts in {found.starting_s:.0f} s, {often}; "
         f"{counted(settings.iterations, 'iteration')}: "
         f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h without SFT and evaluation"
     )

@@ -239,7 +239,7 @@ def _initialize(patience_s: float | None = None, **options: Any) -> Any:
             return ray.init(log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # Ray raises a plain Exception if a node does not start in time
         ray.shutdown()
-        limit = "" if patience_s is None else f" (ray.start_timeout_s = {patience_s:g})"
+        limit = "" if patience_s is None else f" (within ray.start_timeout_s = {patience_s:g})"
         raise InfrastructureError(f"Ray did not start: {first_line(error)}{limit}") from error
     finally:
         with suppress(ValueError):  # not the main thread

@@ -16,6 +16,7 @@ from typing import Any
 CHECK_S = 0.5
 PATIENCE_S = 20.0
 """Time that the call has to fail by itself after the control process died."""
+_ASK_S = 0.1
 _FAILED = 1
 
 
@@ -32,10 +33,9 @@ def ending_if_control_dies() -> Generator[None]:
 
 @contextmanager
 def waiting_for_node(patience_s: float) -> Generator[None]:
-    """Give this node's raylet so long to report itself, instead of Ray's own 30 s.
+    """Give this node's raylet so long to report itself, instead of Ray's own 30 s. Raises TimeoutError after that.
 
-    Ray asks for the node until it is there or the time is over, which it looks at between two questions only: a
-    question takes as long as the patience lasts.
+    Ray asks for the node, and on a RuntimeError again until its time is over. Here a question lasts until the answer.
     """
     from ray._private import services
 
@@ -45,10 +45,10 @@ def waiting_for_node(patience_s: float) -> Generator[None]:
         while True:
             try:
                 return ask(*arguments, **named)
-            except RuntimeError:
+            except RuntimeError as error:
                 if time.monotonic() > deadline:
-                    raise
-            time.sleep(CHECK_S)
+                    raise TimeoutError("its raylet has not reported itself") from error
+            time.sleep(_ASK_S)
 
     services.get_node = ask_until_there
     try:

@@ -4,6 +4,7 @@ Runs in the driver's process. Starting a worker takes about ten seconds. A dead 
 driver's Ray job.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ NODE_SHARE = 0.001
 _ANSWER_S = 120.0
 """Time for a worker's sign of life, which waits for what it imports: up to a minute on a machine that is new to it."""
 _workers: dict[str, Any] = {}
+_used_by: dict[str, int] = {}
+"""By worker: the thread that asked for it last."""
 _node_resource: list[str] = []
 _reservation: list[Reservation] = []
 
@@ -48,6 +51,7 @@ def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
     from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
     worker = _workers.get(name)
+    _used_by[name] = threading.get_ident()
     if worker is not None:
         try:
             ray.get(worker.ping.remote(), timeout=_ANSWER_S)
@@ -76,7 +80,8 @@ def forget_workers() -> None:
     _reservation.clear()
 
 
-def stop_workers() -> None:
-    """Kill every worker of this driver."""
+def stop_workers(used_by: int | None = None) -> None:
+    """Kill every worker of this driver, or those alone that this thread uses, by its identity."""
     for name in list(_workers):
-        stop_worker(name)
+        if used_by in (None, _used_by.get(name)):
+            stop_worker(name)

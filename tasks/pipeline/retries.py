@@ -78,17 +78,17 @@ class StagesConfig(FrozenModel):
 def limited(label: str, limit_s: float | None) -> Generator[None]:
     """Run a stage for at most `limit_s` seconds; raise StageTimeoutError if it takes longer.
 
-    The warm workers are ended first: a call that waits for them then fails, whereas a signal does not interrupt Ray's
+    The stage's warm workers are ended first: a call that waits for them then fails, whereas a signal does not interrupt Ray's
     own code. A stage that waits for something else is interrupted by Prefect's timeout, `GRACE_S` later.
     """
     if limit_s is None:
         yield
         return
-    passed = threading.Event()
+    passed, this_thread = threading.Event(), threading.get_ident()
 
     def end() -> None:
         passed.set()
-        stop_workers()
+        stop_workers(this_thread)  # not those of a stage that goes on beside it
 
     timer = threading.Timer(limit_s, end)
     timer.daemon = True

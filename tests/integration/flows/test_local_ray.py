@@ -20,6 +20,15 @@ def test_a_local_cluster_has_a_token_and_no_open_port_and_leaves_no_folder(impor
     assert done.stdout.split() == ["token", "loopback", "removed"]
 
 
+def test_a_start_that_takes_too_long_is_told_with_its_reason_and_the_setting() -> None:
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__)), "hurried"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("Ray did not start: "), done.stdout
+    assert done.stdout.endswith(" (within ray.start_timeout_s = 0.001)\n"), done.stdout
+
+
 def test_the_flows_do_not_import_ray() -> None:
     """It starts slowly, and reads its variables when it is imported."""
     code = "import sys, flows.training, flows.cli.main; print('ray' in sys.modules)"
@@ -27,8 +36,25 @@ def test_the_flows_do_not_import_ray() -> None:
     assert done.stdout.strip() == "False", done.stderr[-2000:]
 
 
+def hurried() -> None:
+    """Print what is noted about a start that gets no time."""
+    from flows.capacity.planner import needs_of
+    from flows.services.ray_cluster import RayCluster
+    from flows.settings.configuration import check_configuration
+    from kernels_eval.errors import InfrastructureError
+
+    config = check_configuration({"runs_dir": "/tmp", "ray": {"cpus": 1, "start_timeout_s": 0.001}}, "here")
+    try:
+        RayCluster(config.ray, needs_of(config)).start(print)
+    except InfrastructureError:
+        return
+    print("started")
+
+
 def main() -> None:
     sys.path.insert(0, str(ROOT))
+    if sys.argv[1] == "hurried":
+        return hurried()
     if sys.argv[1] == "before":
         import ray
     import os

@@ -78,7 +78,7 @@ class StagesConfig(FrozenModel):
 def limited(label: str, limit_s: float | None) -> Generator[None]:
     """Run a stage for at most `limit_s` seconds; raise StageTimeoutError if it takes longer.
 
-    The stage's warm workers are ended first: a call that waits for them then fails, whereas a signal does not interrupt Ray's
+    Its warm workers are ended first: a call that waits for them then fails, whereas a signal does not interrupt Ray's
     own code. A stage that waits for something else is interrupted by Prefect's timeout, `GRACE_S` later.
     """
     if limit_s is None:

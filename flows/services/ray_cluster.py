@@ -11,8 +11,10 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,8 @@ class RayCluster:
         self.config = config
         self.needs = needs
         self._started = False
+        # Linux ends Ray's processes with the thread that started them: that of a stage may end before the run.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="ray-start")
         self._folder: Path | None = None
         """Folder of logs and sockets of a local cluster that this object started."""
 
@@ -120,6 +124,12 @@ class RayCluster:
         `note` is called with a line about everything unusual. Raises RayUnavailableError if a cluster does not answer
         within `ray.wait_s`, InfrastructureError if a local Ray does not start.
         """
+        if threading.current_thread() is threading.main_thread():
+            self._start(note)
+        else:
+            self._starter.submit(self._start, note).result()
+
+    def _start(self, note: Note) -> None:
         if self._started and not is_alive():
             note("Ray has died: it is started again" if self.config.address is None else "Ray has died: joining again")
             leave()
@@ -184,6 +194,12 @@ class RayCluster:
 
         Logs of a local Ray are removed unless it died or `keep_logs`: each leaves 0.6 MB among temporary files.
         """
+        try:
+            self._stop(keep_logs)
+        finally:
+            self._starter.shutdown(wait=False)
+
+    def _stop(self, keep_logs: bool) -> None:
         if not _is_initialized():
             return
         from tasks.cluster.workers import release, stop_workers

@@ -99,6 +99,48 @@ def killed_processes_are_replaced() -> None:
     cluster.stop()
 
 
+def two_threads_that_wait_lose_ray_once() -> None:
+    """The first to find it dead closes the connection when the other has found it too, and Ray starts again once."""
+    from tasks.cluster.health import RayLostError, results_of
+    from tasks.cluster.workers import warm_worker
+
+    cluster, notes = cluster_of(configured(cpus=2, object_store_mb=80)), list[str]()
+    cluster.start(notes.append)
+    import ray
+
+    starting, found, waiting = threading.Lock(), list[float](), threading.Barrier(3)
+
+    @ray.remote(num_cpus=0)
+    class Napping:
+        def ping(self) -> bool:
+            return True
+
+        def sleep(self, seconds: float) -> float:
+            time.sleep(seconds)
+            return seconds
+
+    def stage(name: str) -> None:
+        nap = warm_worker(name, Napping).sleep.remote(600)
+        waiting.wait(120)
+        with pytest.raises(RayLostError):
+            results_of([nap])
+        with starting:
+            cluster.start(notes.append)
+        found.extend(results_of([warm_worker(name, Napping).sleep.remote(0.01)]))
+
+    lanes = [threading.Thread(target=stage, args=(name,)) for name in ("one", "other")]
+    for lane in lanes:
+        lane.start()
+    waiting.wait(120)
+    time.sleep(1.0)  # both are inside Ray's wait
+    kill_ray("raylet")
+    for lane in lanes:
+        lane.join(240)
+    assert found == [0.01, 0.01]
+    assert notes == ["Ray has died: it is started again"]
+    cluster.stop()
+
+
 def a_failing_start_is_one_line() -> None:
     from kernels_eval.errors import InfrastructureError
 
@@ -194,6 +236,7 @@ def a_control_process_that_dies_while_ray_starts_ends_the_driver() -> None:
 CASES = [
     a_control_process_that_dies_while_ray_starts_ends_the_driver,
     killed_processes_are_replaced,
+    two_threads_that_wait_lose_ray_once,
     a_failing_start_is_one_line,
     a_cluster_is_waited_for,
 ]

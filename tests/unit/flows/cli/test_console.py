@@ -11,6 +11,7 @@ from rich.console import Console
 
 from flows.cli.console import ConsoleListener
 from flows.cli.interruption import same_command, telling_how_to_go_on
+from tasks.pipeline.retries import StageStoppedError
 
 SHARES = {"SFT": 0.25, "rollout 0": 0.5}
 
@@ -41,6 +42,24 @@ def test_stages_are_named_with_their_share_and_how_far_the_run_is(drawn: Console
         "✓ rollout 0: 2.0 s (75% of the run)",
     ]
     assert drawn.done == 0.75
+
+
+def test_two_stages_at_a_time_have_lines_of_their_own(output: StringIO):
+    drawn = ConsoleListener(Console(file=output, width=200), interval_s=0.0)
+    for label in ("update 0", "rollout 1"):
+        drawn.started(label)
+    drawn.progressed("update 0", 1, 2, {"loss": 0.5})
+    drawn.progressed("rollout 1", 3, 16, {"turns": 5.0})
+    drawn.finished("update 0", 2.0, cached=False)
+    drawn.failed("rollout 1", StageStoppedError("rollout 1: stopped, because the run ends"))
+    assert [line.rstrip() for line in output.getvalue().splitlines()] == [
+        "  update 0 …",
+        "  rollout 1 …",
+        "    update 0: 1 of 2  loss 0.5",
+        "    rollout 1: 3 of 16  turns 5",
+        "✓ update 0: 2.0 s  loss 0.5",
+        "■ rollout 1: stopped",
+    ]
 
 
 def test_a_repeated_stage_counts_once(drawn: ConsoleListener):

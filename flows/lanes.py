@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class _AtOnce:
-    """What a lane is where lanes take turns."""
+    """Stand-in for a lane where lanes take turns."""
 
     def submit(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         """Do the work, and return its result."""

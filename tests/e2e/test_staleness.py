@@ -91,7 +91,7 @@ def test_a_run_with_stale_rollouts_killed_in_both_lines_equals_the_undisturbed_o
 
 
 def test_where_nothing_is_learned_staleness_changes_no_batch(tmp_path: Path):
-    still = "update.learning_rate=1e-30"
+    still = "update.learning_rate=1.0e-30"
     without = Command(tmp_path / "runs", still, "rollout.staleness=0").finish()
     stale = Command(tmp_path / "runs", still, "rollout.staleness=1").finish()
     assert stale != without

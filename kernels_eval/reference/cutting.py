@@ -8,7 +8,7 @@ constructor (channels, features). A half of an even number stays even as long as
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernels_eval.reference.eager_run import EagerRun, follow
@@ -164,8 +164,9 @@ def _assigned(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.Constant]]:
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
     target, value = node.targets[0], node.value
-    is_tuple = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-    pairs = zip(target.elts, value.elts, strict=True) if is_tuple else [(target, value)]
+    pairs: Iterable[tuple[ast.expr, ast.expr]] = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
     for name, literal in pairs:
         if isinstance(name, ast.Name) and isinstance(literal, ast.Constant):
             yield name, literal

@@ -37,7 +37,7 @@ _RANDOM = random.SystemRandom()
 class UnreliableTimingError(Exception):
     """The measurement failed, which says nothing of the kernel. `category` names the reason."""
 
-    def __init__(self, category: str, message: str, reference_s: float | None = None) -> None:
+    def __init__(self, category: ErrorCategory, message: str, reference_s: float | None = None) -> None:
         """`reference_s`: the reference's time, if it was too long."""
         super().__init__(message)
         self.category = category

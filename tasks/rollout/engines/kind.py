@@ -38,6 +38,11 @@ class EarlyStart(Protocol):
 
     def engine(self, policy: CheckpointRef) -> Any:
         """Return an engine on them for a policy, which it does not hold yet; None if they did not start."""
+        ...
+
+    def remove_model(self) -> None:
+        """Remove the model that they started with, once a policy is loaded."""
+        ...
 
 
 class EngineKind:

@@ -50,7 +50,7 @@ def _unfused(names: list[str]) -> str:
 
 
 def _access() -> list[Pair]:
-    """Which bytes are moved, and in what order."""
+    """Return pairs that differ in the bytes moved, or in their order."""
     double, good = problem("x * 2.0", SQUARE), elements()
     chain = problem("torch.clamp((x * 0.5 + 1.0) ** 2, max=3.0)", SQUARE)
     fused = elements(stored("tl.minimum(y * y, 3.0)", "    y = x * 0.5 + 1.0"))

@@ -71,7 +71,7 @@ _SCAN = "out = torch.empty_like(x)\nscan[(x.shape[0],)](x, out, x.shape[1])\nret
 
 
 def _shares() -> list[Pair]:
-    """How work is shared out to programs and lanes."""
+    """Return pairs that share work out to programs and lanes in different ways."""
     sums = problem("x.sum(1)", "torch.rand(2048, 512)")
     one, many, all_rows = (module(ROWS_BY_SHARE, _ROWS_BY_SHARE.format(share=share)) for share in (1, 256, 2048))
     soft = problem("torch.softmax(x, 1)", "torch.randn(2048, 100)")

@@ -24,7 +24,7 @@ _KEPT = 2_000
 
 
 def episodes_of(batches: Iterable[Batch]) -> pl.DataFrame:
-    """Return one row a trajectory: where it lies (`batch`, `rows` of the file), last verdict, best speed-up.
+    """Return one row a trajectory, with its place (`batch`, `rows` of the file), last verdict, best speed-up.
 
     `reward` is that of the last turn and null for a fault of the machine, `return` that of the first turn. `speedup` is
     the last turn's, `best_speedup` the highest of its correct kernels. Raises InputError if a table is damaged.

@@ -1,4 +1,4 @@
-"""Search and filters: which trajectories a reader wants to see, in which order, page by page."""
+"""Search, filters and order of the trajectories that a reader sees, page by page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

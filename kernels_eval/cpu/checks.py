@@ -29,7 +29,7 @@ from kernels_eval.trace.schema import TraceAnswer
 
 @dataclass
 class Trials:
-    """Trials of one candidate: what they need, and what the checks have found so far."""
+    """Trials of one candidate: their needs, and the findings of the checks so far."""
 
     session: Session
     reference: Reference

@@ -1,4 +1,4 @@
-"""Admission of a suite: whether its problems leave RL something to learn, judged from a finished run.
+"""Admission of a suite: room that its problems leave RL to learn, judged from a finished run.
 
 A suite that SFT has used up shows nothing: whatever follows differs by noise. Four figures say whether there is room.
 All are of sampled answers to the standard held-out problems before RL, but for the curve, which is of training batches.

@@ -44,7 +44,7 @@ class SftDataConfig(FrozenModel):
     """Share of the rows at `path` that may be no pairs: each is named in the log, counted and left out. More stop the
     run; 0: any does."""
     reasoning: Annotated[Literal["keep", "drop"], AddedLater] = "drop"
-    """`keep`: what is thought before a kernel at `path` is part of the answer to learn, in the form of the model's chat
+    """`keep`: the thoughts before a kernel at `path` are part of the answer to learn, in the form of the model's chat
     template (Qwen3: `<think> … </think>`). Needs `rollout.episode.thinking`. `drop`: the kernel alone is."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""

@@ -174,7 +174,7 @@ fine_tune_further = stage_task(
     ignored=("of",),
     detail="{config.length}",
 )(_fine_tune_further)
-"""SFT that goes on: what the time of RL is compared with."""
+"""SFT that goes on: the control that the time of RL is compared with."""
 
 make_rejection_pairs = stage_task("rejection_pairs", code="tasks.sft.joint_pairs", label="pairs of rejection sampling")(
     _make_joint_pairs

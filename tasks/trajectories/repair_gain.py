@@ -1,4 +1,4 @@
-"""Gain of repairs: how much more often a kernel is right after a wrong one than an independent first answer would be.
+"""Gain of repairs: the share of right kernels after a wrong one, less that of independent first answers.
 
 A turn after nothing but wrong turns is a repair. The answer that it is compared with is a first answer to the same
 problem in another conversation of the same policy: P(right | repair) − P(right | fresh). Leaving out the conversation's

@@ -1,4 +1,4 @@
-"""An engine before it is opened: what checks, plans and flows ask of it, so that none of them asks for its name.
+"""An engine before it is opened: checks, plans and flows ask it, so that none of them asks for its name.
 
 `ENGINE` of each folder here is an `EngineKind`. A function of a user's own (docs/doors.md) is one without servers.
 """

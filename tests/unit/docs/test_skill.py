@@ -21,7 +21,7 @@ def test_the_head_says_when_to_use_it() -> None:
 
 
 def test_statuses_fields_and_tools_exist() -> None:
-    listed = re.search(r"Read `status` first: (.*?)\. `error_category`", SKILL, re.DOTALL)
+    listed = re.search(r"Read `status` first: (.*?)\.\s+`error_category`", SKILL, re.DOTALL)
     assert listed is not None
     named = set(re.findall(r"`(\w+)`", listed[1]))
     assert named | {"infrastructure_error"} == {status.value for status in Status}

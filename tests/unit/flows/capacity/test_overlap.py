@@ -1,4 +1,4 @@
-"""What may compute beside the updates, by where judge, generation and ranks are."""
+"""Stages that may compute beside the updates, by the places of judge, generation and ranks."""
 
 import re
 from typing import Any

@@ -150,7 +150,10 @@ def test_inputs_that_are_refused(given_input: Any, message: str) -> None:
         (4, "column `output`: expected text, found 4"),
         ("", f"{NO_KERNEL}''"),
         (PROBLEM, NO_KERNEL),
-        ("__global__ void add() {}", f"{NO_KERNEL}'__global__"),
+        (
+            "__global__ void add() {}",
+            "column `output`: a bare __global__ kernel: found the parameter ``; expected host",
+        ),
         (block(KERNEL.replace("def forward(self, x):", "def forward(self, x")), NO_KERNEL),
         ("x = '\ud800'", NO_KERNEL),
     ],

@@ -57,6 +57,7 @@ def test_a_kernel_is_compiled_once(compiling_judge: Judge) -> None:
     assert len(compilers._known) == known
 
 
+@pytest.mark.long
 def test_a_share_of_the_correct_kernels_is_compiled_the_same_ones_again(compiling_judge: Judge) -> None:
     texts = [f"{ROW_KERNEL}# {index}" for index in range(16)]
 

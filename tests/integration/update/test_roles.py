@@ -15,7 +15,9 @@ from tasks.update.config import UpdateConfig
 from tasks.update.past import updates_without_state
 from tests.integration.update.requested import update_policy
 
-BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05)
+BASE = UpdateConfig(
+    optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05, credit="return"
+)  # the return that rows say; other credits count what later turns earn
 Publish = Callable[..., TrajectoryBatchRef]
 Turns = Callable[..., list[dict[str, Any]]]
 

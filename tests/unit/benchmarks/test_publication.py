@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.long
 def test_publication_prints_every_way_and_equal_digests(tmp_path: Path):
     command = ["benchmarks/publication.py", "--gigabytes", "0.07", "--files", "2", "--rounds", "1"]
     done = subprocess.run(

@@ -63,6 +63,7 @@ def test_a_saved_one_is_the_same(tester: TrainedTester, tmp_path: Path) -> None:
     assert again.probabilities(pairs).shape == (1, len(LABELS))
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_tester() -> None:
     few = examples(range(40), 1)
     first, second = (train_tester(few, [], seed=5) for _ in range(2))

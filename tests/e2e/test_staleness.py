@@ -90,6 +90,7 @@ def test_a_run_with_stale_rollouts_killed_in_both_lines_equals_the_undisturbed_o
     assert summary(killed.finish())["digests"] == straight["digests"]
 
 
+@pytest.mark.slow
 def test_where_nothing_is_learned_staleness_changes_no_batch(tmp_path: Path):
     still = "update.learning_rate=1.0e-30"
     without = Command(tmp_path / "runs", still, "rollout.staleness=0").finish()

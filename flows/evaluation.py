@@ -63,15 +63,9 @@ def _measured(
 def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> RolloutConfig:
     """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
     sampling = config.rollout.sampling.model_copy(update={"temperature": settings.temperature})
-    samples = settings.samples_per_problem
-    changes = {
-        "samples_per_problem": samples,
-        "samples_per_kernel": 1,
-        "problems_per_iteration": 1,
-        "staleness": 0,
-        "sampling": sampling,
-    }
-    return config.rollout.model_copy(update=changes)
+    return config.rollout.apart_from_iterations(
+        samples_per_problem=settings.samples_per_problem, problems_per_iteration=1, sampling=sampling
+    )
 
 
 @flow(name="evaluation", flow_run_name=name_of("policy"))

@@ -7,14 +7,11 @@ each (tasks.sft.joint_pairs): no gradient of a wrong answer, no second policy th
 from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
 from flows.run.state import RejectionState
-from flows.sft import trained_further
-from tasks.models.config import ModelConfig
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef
-from tasks.pipeline.store import read_metadata
+from flows.sft import trained_on
+from tasks.pipeline.references import ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import play_for_rejection
 from tasks.sft.task import fine_tune_on_winners, make_rejection_pairs
-from tasks.validation.task import check_sft_data
 
 _SEED = 4_000_037
 """Added to the run's seed: the problems are drawn apart from the iterations'."""
@@ -35,15 +32,8 @@ def evaluate_rejection_control(run: Run, problems: ProblemSetRef) -> None:
         )
         run.workspace.tell(lambda listener: listener.warned(message))
         return
-    taught = set(read_metadata(data.path)["roles"])
-    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of rejection sampling")
-
-    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
-        settings, engine = config.sft.of_joint_epoch(), config.update.engine
-        workspace, seed = run.workspace, config.seed
-        return fine_tune_on_winners(workspace, data, model, settings, engine, seed, initial, roles=roles, of=of)
-
-    policy = trained_further(run, first, train, taught, of=", rejection sampling")
+    settings, name = config.sft.of_joint_epoch(), "rejection sampling"
+    policy = trained_on(run, first, data, f"pairs of {name}", fine_tune_on_winners, settings, f", {name}")
     sampled, greedy = heldout_evaluations(run, problems, policy, name="rejection sampling")
     run.record_rejection(
         RejectionState(
@@ -61,5 +51,4 @@ def _with_conversations(rollout: RolloutConfig, conversations: int, there_are: i
     """Return the settings of one rollout with about so many conversations, in groups as large as RL's or larger."""
     problems = max(min(there_are, conversations // rollout.samples_per_problem), 1)
     samples = max(round(conversations / problems), 1)
-    changes = {"problems_per_iteration": problems, "samples_per_problem": samples, "samples_per_kernel": 1}
-    return rollout.model_copy(update=changes)
+    return rollout.apart_from_iterations(problems_per_iteration=problems, samples_per_problem=samples)

@@ -13,8 +13,10 @@ from tasks.agents.task import form_team
 from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.pipeline.stage import StageTask
 from tasks.pipeline.store import read_metadata
 from tasks.rollout.task import answer_once, play_conversations
+from tasks.sft.config import SftConfig
 from tasks.sft.task import (
     adopt_policy,
     fine_tune,
@@ -72,13 +74,11 @@ def _after_repairs(run: Run, problems: ProblemSetRef, corpus: SftDataRef, policy
     """Return the policy, or the team, after more SFT on repairs of its own failures."""
     config, repairs, place = run.config, run.config.sft.repairs, run.config.rollout.judging_place
     episode, seed = config.rollout.episode, config.seed + _REPAIRS_SEED
-    drawn = {
-        "problems_per_iteration": repairs.problems,
-        "samples_per_problem": repairs.samples_per_problem,
-        "samples_per_kernel": 1,
-        "episode": episode.model_copy(update={"task": "kernelbench"}),  # a single turn
-    }
-    rollout = config.rollout.model_copy(update=drawn)
+    rollout = config.rollout.apart_from_iterations(
+        problems_per_iteration=repairs.problems,
+        samples_per_problem=repairs.samples_per_problem,
+        episode=episode.model_copy(update={"task": "kernelbench"}),  # a single turn
+    )
     batch = answer_once(run.workspace, policy, problems, rollout, run.judge, seed=seed)
     data = make_repair_pairs(run.workspace, batch, problems, corpus, repairs, episode, run.judge, place, seed)
     run.record(repair_batch=batch, repair_pairs=data)
@@ -86,26 +86,18 @@ def _after_repairs(run: Run, problems: ProblemSetRef, corpus: SftDataRef, policy
         message = "repairs: no answer could be improved upon; the policy stays as SFT left it"
         run.workspace.tell(lambda listener: listener.warned(message))
         return policy
-    taught = set(read_metadata(data.path)["roles"])
-    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of repairs")
-
-    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
-        settings, engine = config.sft.of_repairs(), config.update.engine
-        workspace, seed = run.workspace, config.seed
-        return fine_tune_on_repairs(workspace, data, model, settings, engine, seed, initial, roles=roles, of=of)
-
-    return trained_further(run, policy, train, taught, of=", after repairs" if config.sft.joint.problems else "")
+    of = ", after repairs" if config.sft.joint.problems else ""
+    return trained_on(run, policy, data, "pairs of repairs", fine_tune_on_repairs, config.sft.of_repairs(), of)
 
 
 def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
     """Return the policy, or the team, after more SFT on what it found out in conversations on training problems."""
     config, joint = run.config, run.config.sft.joint
-    samples = {"samples_per_problem": joint.samples_per_problem, "samples_per_kernel": 1}
-    drawn = {"problems_per_iteration": joint.problems, "staleness": 0, **samples}
-    seed = config.seed + _JOINT_SEED
-    batch = play_conversations(
-        run.workspace, policy, problems, config.rollout.model_copy(update=drawn), run.judge, seed=seed
+    rollout = config.rollout.apart_from_iterations(
+        problems_per_iteration=joint.problems, samples_per_problem=joint.samples_per_problem
     )
+    seed = config.seed + _JOINT_SEED
+    batch = play_conversations(run.workspace, policy, problems, rollout, run.judge, seed=seed)
     episode = config.rollout.episode
     data = make_joint_pairs(run.workspace, batch, problems, episode, config.judge.backend)
     run.record(joint_batch=batch, joint_pairs=data)
@@ -116,14 +108,31 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
         )
         run.workspace.tell(lambda listener: listener.warned(message))
         return policy
-    taught = set(read_metadata(data.path)["roles"])
-    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of the joint epoch")
+    return trained_on(run, policy, data, "pairs of the joint epoch", fine_tune_jointly, config.sft.of_joint_epoch())
+
+
+def trained_on(
+    run: Run,
+    policy: CheckpointRef,
+    pairs: SftDataRef,
+    name: str,
+    fine_tune: StageTask[..., CheckpointRef],
+    settings: SftConfig,
+    of: str = "",
+) -> CheckpointRef:
+    """Return a first policy, or a team, after more SFT on pairs, which are checked first.
+
+    `name`: of the pairs, in the check's label. `fine_tune`: the stage that trains one policy. `of`: as below.
+    """
+    config = run.config
+    taught = set(read_metadata(pairs.path)["roles"])
+    checked = check_sft_data(run.workspace, pairs, config.validation, config.rollout.episode.reward, name=name)
 
     def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
-        settings, engine = config.sft.of_joint_epoch(), config.update.engine
-        return fine_tune_jointly(run.workspace, data, model, settings, engine, config.seed, initial, roles=roles, of=of)
+        engine, seed = config.update.engine, config.seed
+        return fine_tune(run.workspace, checked, model, settings, engine, seed, initial, roles=roles, of=of)
 
-    return trained_further(run, policy, train, taught)
+    return trained_further(run, policy, train, taught, of=of)
 
 
 def trained_further(

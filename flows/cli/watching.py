@@ -49,6 +49,7 @@ ROWS = (
     Shown("rollout", "faults", "faults", True),
     Shown("rollout", "tokens_per_s", "tokens/s generated"),
     Shown("rollout", "judge_seconds", "judge seconds"),
+    Shown("rollout", "lag", "lag, iterations"),
     Shown("rollout", "gpu_busy", "GPUs busy", True),
     Shown("update", "loss", "loss"),
     Shown("update", "kl", "KL"),
@@ -56,7 +57,6 @@ ROWS = (
     Shown("update", "gradient_norm", "gradient norm"),
     Shown("update", "clip_fraction", "clipped", True),
     Shown("update", "learning_rate", "learning rate"),
-    Shown("update", "staleness", "staleness"),
     Shown("update", "gpu_busy", "GPUs busy", True),
 )
 

@@ -1,7 +1,7 @@
 """Settings of rollouts: episodes, engine, sampling, rewards."""
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -252,6 +252,10 @@ class RolloutConfig(FrozenModel):
         if samples % shared:
             raise ValueError(f"a number that divides rollout.samples_per_problem = {samples}")
         return shared
+
+    def apart_from_iterations(self, **changes: Any) -> "RolloutConfig":
+        """Return the settings of a rollout whose policy is given: what orders the iterations is no part of its key."""
+        return self.model_copy(update={"samples_per_kernel": 1, "staleness": 0, **changes})
 
     @property
     def judging_place(self) -> JudgingPlace:

@@ -2,7 +2,7 @@
 
 from kernels_eval.config import JudgeConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.pipeline.stage import Stage, stage_task
+from tasks.pipeline.stage import Stage, StageTask, stage_task
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
@@ -33,61 +33,37 @@ def roll_out(
     )
 
 
-@stage_task(
-    "joint_rollout",
-    code="tasks.rollout.collect",
-    label="rollout for the joint epoch",
-    detail="{config.problems_per_iteration} of {problems.train} problems",
-)
-def play_conversations(
-    stage: Stage,
-    policy: CheckpointRef,
-    problems: ProblemSetRef,
-    config: RolloutConfig,
-    judge: JudgeConfig,
-    seed: int,
-) -> TrajectoryBatchRef:
-    """Let the policy that SFT made solve training problems: what SFT goes on with, before the first iteration."""
-    run_id = f"{stage.workspace.run_id}-joint"  # ids of trajectories are unique in a run
-    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
+def _on_training_problems(name: str, purpose: str, ids: str) -> StageTask[..., TrajectoryBatchRef]:
+    """Return a stage that lets a policy solve training problems apart from the iterations.
+
+    `ids`: end of the run's name in the ids of trajectories, which are unique in a run.
+    """
+
+    def play(
+        stage: Stage,
+        policy: CheckpointRef,
+        problems: ProblemSetRef,
+        config: RolloutConfig,
+        judge: JudgeConfig,
+        seed: int,
+    ) -> TrajectoryBatchRef:
+        run_id = f"{stage.workspace.run_id}-{ids}"
+        return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
+
+    return stage_task(
+        name,
+        code="tasks.rollout.collect",
+        label=f"rollout for {purpose}",
+        detail="{config.problems_per_iteration} of {problems.train} problems",
+    )(play)
 
 
-@stage_task(
-    "rejection_rollout",
-    code="tasks.rollout.collect",
-    label="rollout for rejection sampling",
-    detail="{config.problems_per_iteration} of {problems.train} problems",
-)
-def play_for_rejection(
-    stage: Stage,
-    policy: CheckpointRef,
-    problems: ProblemSetRef,
-    config: RolloutConfig,
-    judge: JudgeConfig,
-    seed: int,
-) -> TrajectoryBatchRef:
-    """Let the policy that RL began with have as many conversations as RL had: the best kernels of them are learnt."""
-    run_id = f"{stage.workspace.run_id}-rejection"  # ids of trajectories are unique in a run
-    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
-
-
-@stage_task(
-    "repair_rollout",
-    code="tasks.rollout.collect",
-    label="rollout for repairs",
-    detail="{config.problems_per_iteration} of {problems.train} problems",
-)
-def answer_once(
-    stage: Stage,
-    policy: CheckpointRef,
-    problems: ProblemSetRef,
-    config: RolloutConfig,
-    judge: JudgeConfig,
-    seed: int,
-) -> TrajectoryBatchRef:
-    """Let the policy that SFT made answer training problems: its failures are what repairs start from."""
-    run_id = f"{stage.workspace.run_id}-repairs"  # ids of trajectories are unique in a run
-    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
+play_conversations = _on_training_problems("joint_rollout", "the joint epoch", "joint")
+"""Conversations of the policy that SFT made: SFT goes on with what they find, before the first iteration."""
+play_for_rejection = _on_training_problems("rejection_rollout", "rejection sampling", "rejection")
+"""As many conversations of the policy that RL began with as RL had: the best kernels of them are learnt."""
+answer_once = _on_training_problems("repair_rollout", "repairs", "repairs")
+"""Answers of the policy that SFT made: its failures are what repairs start from."""
 
 
 @stage_task(

@@ -38,15 +38,15 @@ def test_the_control_is_announced_and_takes_as_long_as_sft_and_rl(name: str):
 
 
 def test_epochs_and_refills_are_told_as_they_are_set():
-    config = load_configuration("deployments/configs/local.yaml", ["sft.epochs=1.5", "update.wanted_groups=90"])
-    assert config.update.most_problems == 1.5 * config.rollout.problems_per_iteration
+    refill = ["update.wanted_groups=90", "update.most_problems=48"]
+    config = load_configuration("deployments/configs/local.yaml", ["sft.epochs=1.5", *refill])
     lines = describe(config)
     size, problems = config.sft.batch_size, config.rollout.problems_per_iteration
     assert lines[1].endswith(f", 1.5 epochs, {size} conversations a step")
     assert f"{problems} problems (up to {config.update.most_problems} until 90 groups have variance) × " in lines[3]
     assert config.sft.model_copy(update={"epochs": 1.0}).length == "1 epoch"
     assert config.sft.model_copy(update={"epochs": None, "steps": 7}).length == "7 steps"
-    twice = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "update.wanted_groups=90"])
+    twice = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", *refill])
     other = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "sft.steps=1"])
     assert expected_seconds(twice) > expected_seconds(config)
     assert expected_seconds(twice) == expected_seconds(other)

@@ -10,12 +10,12 @@ from kernels_eval.verdict import Verdict
 from tasks.agents.config import AgentConfig
 from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.feedback import feedback_text
 from tasks.rollout.kernel_extraction import without_reasoning
 from tasks.rollout.prompt_examples import LANGUAGES
 from tasks.rollout.prompts import (
     HistoryTurn,
     answer_text,
-    feedback_text,
     first_request,
     next_request,
     prompt_messages,

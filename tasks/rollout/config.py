@@ -30,6 +30,23 @@ EPISODE_TASK = Door(
 )
 
 
+PROMPT = Door(
+    "prompt",
+    {name: f"tasks.rollout.prompts:{name}" for name in ("instruct", "source")},
+    "a function (problem, language, example) -> text",
+)
+FEEDBACK = Door(
+    "feedback",
+    {name: f"tasks.rollout.feedback:{name}" for name in ("full", "brief", "none")},
+    "a function (verdict, reward) -> text",
+)
+CURRICULUM = Door(
+    "curriculum",
+    {"rising": "tasks.rollout.curriculum:next_state"},
+    "a function (state, rate, config, most_turns, levels) -> CurriculumState",
+)
+
+
 class SamplingConfig(FrozenModel):
     """Sampling of tokens. Training needs T = 1, top-p = 1, top-k off: anything else is off-policy."""
 
@@ -75,8 +92,9 @@ class EpisodeConfig(FrozenModel):
     """A correct turn with at least this reward ends the episode."""
     max_zero_turns: int = Field(default=2, ge=1)
     """This many turns in a row with reward 0 end the episode."""
-    prompt: Literal["instruct", "source"] = "instruct"
-    """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch)."""
+    prompt: Annotated[str, PROMPT] = "instruct"
+    """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch). Or
+    a function of your own: `my_prompts:terse` (docs/doors.md)."""
     system_message: Annotated[SystemMessage | None, AddedLater] = None
     """Text file with a system message, or the text; none: no message. May have `{{ language }}`."""
     prompt_template: Annotated[FirstTemplate | None, AddedLater] = None
@@ -85,8 +103,9 @@ class EpisodeConfig(FrozenModel):
     retry_template: Annotated[LaterTemplate | None, AddedLater] = None
     """Text file with the request for a better kernel, or the text. Has `{{ feedback }}`, and may have `{{ wish }}` and
     `{{ language }}`."""
-    feedback: Literal["full", "brief", "none"] = "full"
-    """Feedback on the earlier verdict in a later turn's prompt."""
+    feedback: Annotated[str, FEEDBACK] = "full"
+    """Feedback on the earlier verdict in a later turn's prompt: `full`, `brief`, `none`, or a function of your own:
+    `my_feedback:cause` (docs/doors.md)."""
     history_tokens: int = Field(default=0, ge=0)
     """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.prompts). 0: no
     limit."""
@@ -104,6 +123,9 @@ class CurriculumConfig(FrozenModel):
     """Curriculum from easy to hard: training begins with one turn and the lowest level (tasks.rollout.curriculum)."""
 
     enabled: bool = False
+    stages: Annotated[str, CURRICULUM, AddedLater] = "rising"
+    """The next stage: one limit after another rises by one, or a function of your own: `my_curricula:sawtooth`
+    (docs/doors.md)."""
     success_rate: float = Field(default=0.6, ge=0, le=1)
     """Share of trajectories ending with a correct kernel at which the next stage begins."""
     iterations: int = Field(default=2, ge=1)

@@ -15,7 +15,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import recorded
 from tasks.problems.row import ProblemRow, Split
-from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig
+from tasks.rollout.config import CURRICULUM, CurriculumConfig, EpisodeConfig, RolloutConfig
 
 MANIFEST_KEY = "curriculum"
 _NAME = "a curriculum's state"
@@ -61,7 +61,20 @@ def state_for(
     most_turns = max((config.episode.max_turns, *config.episode.horizon.level_turns))
     # A checkpoint may come from problems that began lower than these do.
     state = CurriculumState(turns=record.turns, level=max(record.level, levels[0]), rates=record.rates)
-    return next_state(state, record.success_rate, config.curriculum, most_turns, levels)
+    return _stage_after(state, record.success_rate, config.curriculum, most_turns, levels)
+
+
+def _stage_after(
+    state: CurriculumState, rate: float | None, config: CurriculumConfig, most_turns: int, levels: Sequence[int]
+) -> CurriculumState:
+    """Return the next state by the configured function. Raises InputError if it is beyond what there is."""
+    found = CURRICULUM.load(config.stages)(state, rate, config, most_turns, levels)
+    if not isinstance(found, CurriculumState) or found.turns > most_turns or not levels[0] <= found.level <= levels[-1]:
+        raise InputError(
+            f"rollout.curriculum.stages: {config.stages} returned {found!r}, expected a CurriculumState of at most "
+            f"{most_turns} turns and of a level from {levels[0]} to {levels[-1]}"
+        )
+    return found
 
 
 def record_of(batch: TrajectoryBatchRef) -> CurriculumRecord | None:

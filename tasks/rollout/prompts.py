@@ -2,10 +2,9 @@
 
 SFT writes its conversations with the same functions: the policy is trained on the messages that it gets in rollouts.
 
-Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone (small models
-trained from scratch). `prompt_template` and `retry_template` stand in place of the style's requests. Feedback styles:
-`full` is the whole verdict; `brief` is at most two short lines of a small vocabulary; `none` asks for another kernel
-without feedback (an ablation).
+Prompt styles are functions (problem, language, example) -> text: `instruct` explains the task (pretrained models);
+`source` is the problem's source alone (small models trained from scratch).
+`prompt_template` and `retry_template` stand in place of the style's requests.
 
 Compression: if a prompt has no room for the whole history, `compressed` takes the first of these that fits:
 
@@ -18,22 +17,17 @@ Compression: if a prompt has no room for the whole history, `compressed` takes t
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.verdict import Status, TimingSource, Verdict
+from kernels_eval.verdict import Verdict
 from tasks.models.chat_templates import Message, Role
-from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.config import PROMPT, EpisodeConfig
+from tasks.rollout.feedback import brief, feedback_text
 from tasks.rollout.kernel_extraction import without_reasoning
 from tasks.rollout.prompt_examples import EXAMPLES, LANGUAGES
 from tasks.rollout.prompt_texts import filled
-
-FeedbackStyle = Literal["full", "brief", "none"]
-_ERROR_CHARACTERS = 2000
-"""Error text kept in feedback: its beginning (what was tried) and its end (what went wrong)."""
-_MOST_ISSUES = 5
 
 
 class HistoryTurn(FrozenModel):
@@ -79,16 +73,10 @@ def answer_text(kernel_source: str) -> str:
     return f"{fence}python\n{kernel_source.removesuffix(chr(10))}\n{fence}"
 
 
-def feedback_text(verdict: Verdict, reward: float, style: FeedbackStyle) -> str:
-    """Return the feedback on a verdict for a later turn; empty for style `none`."""
-    if style == "none":
-        return ""
-    return _brief_feedback(verdict) if style == "brief" else _full_feedback(verdict, reward)
-
-
 def judge_for(episode: EpisodeConfig, judge: JudgeConfig) -> JudgeConfig:
     """Return the judge's settings for a policy that gets this feedback: messages in prompts hold no secret draws."""
-    return judge.model_copy(update={"public_messages": True}) if episode.feedback == "full" else judge
+    reads_no_message = episode.feedback in ("brief", "none")
+    return judge if reads_no_message else judge.model_copy(update={"public_messages": True})
 
 
 def system_messages(episode: EpisodeConfig, backend: str) -> list[Message]:
@@ -102,18 +90,29 @@ def system_messages(episode: EpisodeConfig, backend: str) -> list[Message]:
 def first_request(problem_source: str, episode: EpisodeConfig, backend: str) -> str:
     """Return the request for a first kernel. Raises InputError if style `instruct` has none for this back end."""
     source = problem_source.strip("\n") + "\n"
+    language = LANGUAGES.get(backend, backend)
     if episode.prompt_template is not None:
-        values = {"problem": source.removesuffix("\n"), "language": LANGUAGES.get(backend, backend)}
-        return filled(episode.prompt_template, {**values, "example": EXAMPLES.get(backend, "")})
-    if episode.prompt == "source":
-        return source
-    if backend not in LANGUAGES:
+        values = {"problem": source.removesuffix("\n"), "language": language, "example": EXAMPLES.get(backend, "")}
+        return filled(episode.prompt_template, values)
+    if episode.prompt == "instruct" and backend not in LANGUAGES:
         raise InputError(
             f"rollout.episode.prompt: instruct: there are instructions for {', '.join(LANGUAGES)}, "
-            f"none for judge.backend = {backend}; write them in tasks/rollout/prompt_examples.py, "
-            "or set rollout.episode.prompt=source, or a rollout.episode.prompt_template"
+            f"none for judge.backend = {backend}; write them in tasks/rollout/prompt_examples.py, or set "
+            "rollout.episode.prompt to source or to a function of your own, or a rollout.episode.prompt_template"
         )
-    language = LANGUAGES[backend]
+    found = PROMPT.load(episode.prompt)(source, language, EXAMPLES.get(backend, ""))
+    if not isinstance(found, str):
+        raise InputError(f"rollout.episode.prompt: {episode.prompt} returned {type(found).__name__}, expected text")
+    return found
+
+
+def source(problem: str, language: str, example: str) -> str:
+    """Return the problem alone."""
+    return problem
+
+
+def instruct(problem: str, language: str, example: str) -> str:
+    """Return the task, its rules, an example of the form, and the problem."""
     return f"""You write fast {language} kernels for PyTorch programs.
 
 Rewrite the program below so that its `forward` is computed by {language} kernels of your own. Rules:
@@ -123,11 +122,11 @@ Rewrite the program below so that its `forward` is computed by {language} kernel
 - Answer with one complete Python code block: imports, kernels and `ModelNew`; no tests, no prose.
 
 An example of the form (it adds two tensors):
-{EXAMPLES[backend]}
+{example}
 
 The program:
 ```python
-{source}```"""  # noqa: E501
+{problem}```"""  # noqa: E501
 
 
 def next_request(verdict: Verdict, feedback: str, episode: EpisodeConfig, backend: str) -> str:
@@ -147,60 +146,7 @@ def _verdict_line(verdict: Verdict, episode: EpisodeConfig, backend: str) -> str
     """Return one line on an older turn; without feedback, the same neutral request as a whole turn."""
     if episode.feedback == "none":
         return next_request(verdict, "", episode, backend)
-    return ", ".join(_brief_feedback(verdict).split("\n"))
-
-
-def _brief_feedback(verdict: Verdict) -> str:
-    """Return at most two lines: status, and cause or speedup. Few distinct lines: each can be one token."""
-    if verdict.status is Status.CORRECT:
-        return "correct" if verdict.speedup is None else f"correct\nspeedup {_rounded(verdict.speedup)}"
-    cause = verdict.rejection_reason or verdict.error_category
-    return f"{verdict.status.value}\n{cause}" if cause else verdict.status.value
-
-
-def _rounded(speedup: float) -> str:
-    """Return one decimal below 10, none above, at most 99: a small vocabulary."""
-    return f"{speedup:.1f}" if speedup < 9.95 else f"{min(speedup, 99.0):.0f}"
-
-
-def _full_feedback(verdict: Verdict, reward: float) -> str:
-    lines = [
-        "Your kernel was judged.",
-        f"Status: {verdict.status.value}",
-        f"Compiled: {'yes' if verdict.compiled else 'no'}",
-        f"Correct: {'yes' if verdict.correct else 'no'}",
-    ]
-    mark = " (roofline estimate)" if verdict.timing_source is TimingSource.ROOFLINE else ""
-    if verdict.candidate_ms is not None:
-        reference = "" if verdict.reference_ms is None else f", reference {verdict.reference_ms:.4g} ms"
-        lines.append(f"Runtime: {verdict.candidate_ms:.4g} ms{reference}{mark}")
-    if verdict.speedup is not None:
-        lines.append(f"Speedup: {verdict.speedup:.2f}x{mark}")
-    lines.append(f"Score: {reward:.3f}")
-    if verdict.rejection_reason:
-        lines.append(f"Broken rule: {verdict.rejection_reason}")
-    if verdict.error_category:
-        lines.append(f"Error: {verdict.error_category}")
-    for use in verdict.resources:
-        counted = {"registers": use.registers, "bytes of shared memory": use.shared_bytes, "spills": use.spills}
-        parts = [f"{count} {unit}" for unit, count in counted.items() if count is not None]
-        if parts:
-            lines.append(f"Resources of {use.kernel} on {use.architecture}: {', '.join(parts)}")
-    for issue in verdict.issues[:_MOST_ISSUES]:
-        place = "" if issue.kernel is None else f" in {issue.kernel}"
-        lines.append(f"Issue{place}: {issue.message}; {issue.remedy}.")
-    lines += [f"Warning: {warning}." for warning in verdict.warnings]
-    if verdict.error_message:
-        lines += ["Message:", _shortened(verdict.error_message)]
-    return "\n".join(lines)
-
-
-def _shortened(text: str) -> str:
-    text = text.strip()
-    if len(text) <= _ERROR_CHARACTERS:
-        return text
-    half = _ERROR_CHARACTERS // 2
-    return f"{text[:half].rstrip()}\n[…]\n{text[-half:].lstrip()}"
+    return ", ".join(brief(verdict, 0.0).split("\n"))
 
 
 NO_KERNEL = "(an answer without a kernel)"

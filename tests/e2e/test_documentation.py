@@ -21,12 +21,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from documented import SMALL, commands, copy_checkout
 
 from flows.services.prefect_server import answers
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from documented import SMALL, commands, copy_checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 

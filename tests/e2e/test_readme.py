@@ -15,8 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from documented import ROOT, SMALL, copy_checkout, pasted_blocks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

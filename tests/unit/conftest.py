@@ -1,12 +1,12 @@
 """Tokenizers with the chat templates of the model families that people train, and a run with made-up verdicts."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from imported import import_file
 
 # Cores are shared with whatever else runs: how long one example takes says nothing.
 settings.register_profile("shared-machine", deadline=None)
@@ -16,18 +16,12 @@ settings.load_profile("shared-machine")
 @pytest.fixture(scope="session")
 def family_tokenizer() -> Callable[[str], Any]:
     """Return the tokenizer of a file in tests/fixtures/chat_templates, by its name without the suffix."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from imported import import_file
-
     return import_file(Path(__file__).parents[1] / "doubles" / "templated_tokenizer.py").fixture_tokenizer
 
 
 @pytest.fixture(scope="session")
 def invented_run() -> Callable[..., Path]:
     """`invented_run(runs_dir, weights=None, **changes)`: the folder of a run with made-up verdicts."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from imported import import_file
-
     return import_file(Path(__file__).parents[1] / "doubles" / "invented_run.py").make_run
 
 

@@ -8,7 +8,7 @@ from kernels_eval.verdict import Status
 from tasks.agents.config import SOLVER
 from tasks.evaluation.report.source import highlighted
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef
-from tasks.rollout.prompts import FeedbackStyle, feedback_text
+from tasks.rollout.feedback import feedback_text
 from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import Termination, verdict_from_row
 
@@ -25,7 +25,7 @@ class Example(NamedTuple):
     turns: list[dict[str, Any]]
 
 
-def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: FeedbackStyle) -> list[Example]:
+def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: str) -> list[Example]:
     """Return up to three examples of an evaluation, always the same ones; `style`: feedback that the policy sees."""
     turns = read_turns_file(evaluation.path / "turns.parquet")
     verdict = pl.col("verdict").struct
@@ -81,7 +81,7 @@ def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: Fee
     return examples
 
 
-def _example(kind: str, turns: pl.DataFrame, problems: ProblemSetRef, style: FeedbackStyle) -> Example:
+def _example(kind: str, turns: pl.DataFrame, problems: ProblemSetRef, style: str) -> Example:
     rows = turns.sort("turn_index").to_dicts()
     problem_id = rows[0]["problem_id"]
     table = pl.read_parquet(problems.path / "problems.parquet", columns=["problem_id", "source", "level"])

@@ -2,20 +2,17 @@
 
 import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from documented import PAGES, ROOT, commands
 
 from flows.cli.reference_pages import pages
 from flows.settings.configuration import RunConfig, apply_override, check_configuration
 from flows.settings.explanation import setting_names
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from documented import PAGES, ROOT, commands
 
 DOCS = Path("docs")
 PREFECT = {

@@ -19,7 +19,10 @@ from kernels_eval.frozen import decisive_part, named_code, with_source
 from kernels_eval.rewards import REWARD_DOOR, TERM_DOOR, Answer, reward_of
 from tasks.problems.loaders import load_entries
 from tasks.problems.pairs import load_pairs
-from tasks.rollout.config import ENGINE, EPISODE_TASK, EpisodeConfig
+from tasks.rollout.config import CURRICULUM, ENGINE, EPISODE_TASK, EpisodeConfig
+from tasks.rollout.curriculum import CurriculumState
+from tasks.rollout.feedback import feedback_text
+from tasks.rollout.prompts import prompt_messages
 from tasks.trajectories.returns import credited
 from tasks.update.config import CorrectionConfig
 from tasks.update.corrections import correction
@@ -126,6 +129,23 @@ def a_task(folder: Path) -> None:
     assert task.turn_limit([Verdict(status=Status.TIMEOUT)], 1, EpisodeConfig()) == EpisodeConfig().max_turns
 
 
+def a_prompt(folder: Path) -> None:
+    (request,) = prompt_messages(PROBLEM, [], configured("prompt").rollout.episode)
+    assert request.content == f"Write ModelNew with Triton kernels for this program:\n{PROBLEM}"
+
+
+def feedback(folder: Path) -> None:
+    style = configured("feedback").rollout.episode.feedback
+    assert feedback_text(CORRECT, 1.3, style) == "Right, 2.0 times as fast as PyTorch."
+    assert feedback_text(Verdict(status=Status.TIMEOUT), 0.0, style) == "timeout"
+
+
+def a_curriculum(folder: Path) -> None:
+    settings = configured("curriculum").rollout.curriculum
+    following = CURRICULUM.load(settings.stages)(CurriculumState(turns=1, level=2), 0.9, settings, 3, [1, 2, 4])
+    assert (following.turns, following.level) == (3, 4)
+
+
 def a_back_end(folder: Path) -> None:
     backend = backend_named(configured("backend").judge.backend)
     source = "import triton\n@triton.jit\ndef kernel_add(x): pass\n@triton.jit\ndef other(x): pass\n"
@@ -144,7 +164,7 @@ def an_engine(folder: Path) -> None:
 EXERCISES: dict[str, Callable[[Path], None]] = {
     "reward": a_reward, "term": a_term, "credit": a_credit, "advantage": an_advantage, "loss": a_loss,
     "kl": a_divergence, "correction": a_correction, "loader": a_loader, "pairs": a_reader_of_pairs, "task": a_task,
-    "backend": a_back_end, "engine": an_engine,
+    "prompt": a_prompt, "feedback": feedback, "curriculum": a_curriculum, "backend": a_back_end, "engine": an_engine,
 }  # fmt: skip
 
 

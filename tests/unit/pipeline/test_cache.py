@@ -84,6 +84,7 @@ OPERATIONAL = {
 }
 
 ADDED_LATER = {
+    "rollout.curriculum.stages",
     "rollout.episode.prompt_template",
     "rollout.episode.retry_template",
     "rollout.episode.system_message",

@@ -12,8 +12,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
 from tasks.models.chat_templates import Role
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.feedback import feedback_text
 from tasks.rollout.prompt_examples import LANGUAGES
-from tasks.rollout.prompts import FeedbackStyle, HistoryTurn, answer_text, feedback_text, judge_for, prompt_messages
+from tasks.rollout.prompts import HistoryTurn, answer_text, judge_for, prompt_messages
 
 SOURCE = "class Model: ...\n"
 SLOW = Verdict(
@@ -52,7 +53,7 @@ def test_measured_errors_are_in_no_prompt() -> None:
 
 
 @pytest.mark.parametrize(("style", "public"), [("full", True), ("brief", False), ("none", False)])
-def test_the_judge_draws_messages_publicly_where_the_policy_reads_them(style: FeedbackStyle, public: bool) -> None:
+def test_the_judge_draws_messages_publicly_where_the_policy_reads_them(style: str, public: bool) -> None:
     judge = JudgeConfig(trials=3)
     asked = judge_for(EpisodeConfig(feedback=style), judge)
     assert asked == judge.model_copy(update={"public_messages": public})

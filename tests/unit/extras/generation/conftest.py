@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.problem import EXAMPLE_PROBLEM, Problem
 from kernels_eval.verdict import Status, TimingSource, Verdict, fault
 from tasks.rollout.config import EpisodeConfig
-
-sys.path.insert(0, str(Path(__file__).parents[3]))  # imported
 
 
 class NamedJudge:

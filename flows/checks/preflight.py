@@ -23,7 +23,7 @@ from tasks.agents.team import is_team, members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.engines.kind import kind_of
-from tasks.sft.corpus_check import check_corpus
+from tasks.sft.corpus_check import check_corpus, check_left_out
 from tasks.training.config import check_adapters
 
 CPUS_A_CORE = 16
@@ -80,6 +80,7 @@ def check_problems(config: RunConfig) -> None:
         load_entries(heldout)
     if not config.sft.is_left_out:
         check_corpus(config.sft.data, config.judge)
+        check_left_out(config.sft.data, config.problems.unseen)
     data = config.sft.data
     if data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs

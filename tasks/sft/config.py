@@ -35,6 +35,9 @@ class SftDataConfig(FrozenModel):
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
     pairs: int = Field(default=10_000, ge=1)
     """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
+    leave_out: Annotated[tuple[str, ...], AddedLater] = ()
+    """Operators that the `modules` corpus does not show while training problems of the same source have them: what
+    is left for RL to find. As in `problems.unseen`, which neither shows."""
     seed: int | None = Field(default=None, ge=0)
     """Seed of the generated corpus. None: the run's; runs of several seeds with one corpus differ in training alone."""
     columns: dict[str, str] = Field(default={})

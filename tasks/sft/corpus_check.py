@@ -1,5 +1,7 @@
 """Check of the settings of SFT pairs against the judge's, before a run starts. Imports light."""
 
+from collections.abc import Collection
+
 from kernels_eval.backends import backend_named
 from kernels_eval.config import AUTO, JudgeConfig
 from kernels_eval.errors import InputError
@@ -28,3 +30,13 @@ def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
             f"{on_cpu}: cpu, where kernels of judge.backend = {judge.backend} are built but not run, so that no pair "
             "is known to be right; judge them on a GPU, or set sft.data.verified=false"
         )
+
+
+def check_left_out(config: SftDataConfig, unseen: Collection[str]) -> None:
+    """Raise InputError if `leave_out` names what no module problem has, or nothing is left beside `unseen`."""
+    from tasks.problems.modules.corpus import check_operators
+
+    if config.leave_out and (config.corpus == "compositions" or config.path is not None):
+        where = f"sft.data.corpus = {config.corpus}" if config.path is None else f"sft.data.path = {config.path}"
+        raise InputError(f"sft.data.leave_out: found operators of the modules corpus beside {where}, expected none")
+    check_operators(frozenset(unseen) | frozenset(config.leave_out), "sft.data.leave_out")

@@ -57,7 +57,8 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, 
     if config.corpus != "modules":
         drafts += _composed_drafts(config, problems, seed, backend)
     if config.corpus != "compositions":
-        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, frozenset(problems.unseen))]
+        unseen = frozenset(problems.unseen) | frozenset(config.leave_out)
+        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen)]
     return drafts
 
 

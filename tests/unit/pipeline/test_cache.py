@@ -89,6 +89,7 @@ ADDED_LATER = {
     "rollout.episode.retry_template",
     "rollout.episode.system_message",
     "rollout.openai",
+    "sft.data.leave_out",
     "sft.data.reasoning",
 }
 """Settings that count in no key as long as they have their default."""

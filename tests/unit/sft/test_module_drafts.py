@@ -1,12 +1,15 @@
 """Drafts of the corpus in KernelBench's style."""
 
+from typing import Any
+
 import pytest
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.modules.rows import draw_training_rows
 from tasks.sft.config import SftDataConfig
-from tasks.sft.corpus_check import check_corpus
+from tasks.sft.corpus_check import check_corpus, check_left_out
 from tasks.sft.drafts import generate_drafts
 
 UNSEEN = ("relu", "softmax", "sum")
@@ -31,3 +34,29 @@ def test_both_has_the_pairs_of_both():
 def test_kernels_in_another_language_than_the_judges_are_refused():
     with pytest.raises(InputError, match=r"sft\.data\.corpus: found modules, whose kernels are in Triton"):
         check_corpus(SftDataConfig(corpus="modules"), JudgeConfig(backend="cuda"))
+
+
+def test_rl_has_operators_that_the_corpus_leaves_out():
+    config = SftDataConfig(corpus="modules", pairs=200, leave_out=("relu", "softmax"))
+    problems = ProblemsConfig(source="modules", train=200, heldout=1, unseen=("sum",))
+    drafts = generate_drafts(config, problems, 0)
+    assert not {name for draft in drafts for name in draft.composition.split("+")} & set(UNSEEN)
+    sources = " ".join(row.problem.source for row in draw_training_rows(problems))
+    assert "relu" in sources
+    assert "softmax" in sources
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"corpus": "compositions"},
+            r"sft\.data\.leave_out: found operators .* beside sft\.data\.corpus = compositions",
+        ),
+        ({"corpus": "modules", "path": "x.jsonl"}, r"beside sft\.data\.path = x\.jsonl, expected none"),
+        ({"corpus": "modules", "leave_out": ("rely",)}, r"sft\.data\.leave_out: no operator is called rely"),
+    ],
+)
+def test_operators_to_leave_out_are_checked(settings: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        check_left_out(SftDataConfig.model_validate({"leave_out": ("relu",), **settings}), UNSEEN)

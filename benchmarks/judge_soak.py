@@ -115,7 +115,17 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=15.0, help="seconds between lines")
     parser.add_argument("--pause", type=float, default=0.0, help="mean seconds of a client between requests")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "flows.cli.main", "serve-judge", "--port", "0", "--workers", str(options.workers)]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli.main",
+        "serve",
+        "judge",
+        "--port",
+        "0",
+        "--workers",
+        str(options.workers),
+    ]
     command += ["-s", "judge.timeout_s=2", "-s", "judge.cache_mb=4", "--queue", "64"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert server.stdout is not None
@@ -186,7 +196,7 @@ def role(process: int) -> str:
     """Return the role of a process, from its depth: server, zygote, worker, fork server, candidate."""
     with contextlib.suppress(OSError, IndexError):
         depth = 0
-        while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
+        while b"serve\0judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
             process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
             depth += 1
         return ("server", "zygote", "worker", "fork server", "candidate")[min(depth, 4)]

@@ -1,8 +1,8 @@
 """Error categories of verdicts: their names, which are stable, with a meaning, the usual cause and what to do.
 
 `Verdict.error_category` holds one of these names as text. A back end of a user's own may add others, and a later
-version too: treat an unknown one by its status. `docs/reference/verdicts.md` and `kernelmill explain` are made from
-this module.
+version too: treat an unknown one by its status. `docs/reference/verdicts.md` and `kernelmill judge explain` are made
+from this module.
 """
 
 from enum import StrEnum
@@ -126,7 +126,7 @@ EXPLANATIONS: dict[ErrorCategory, Explanation] = {
     ErrorCategory.TRITON_COMPILE: Explanation(Status.COMPILE_ERROR,
         "Triton refused a kernel, or the kernel says what kernels cannot say.",
         "Python or torch inside a `@triton.jit` function, blocks whose shapes differ, a range that is no power of two.",
-        "Mend the line that the message names; `kernelmill inspect` says more."),
+        "Mend the line that the message names; `kernelmill judge inspect` says more."),
     ErrorCategory.COMPILE_TIMEOUT: Explanation(Status.COMPILE_ERROR,
         "The compiler took longer than `judge.compile_timeout_s`.",
         "Large blocks or loops unrolled by `tl.static_range`.", "Use smaller blocks, or fewer unrolled loops."),

@@ -1,7 +1,7 @@
 """GRPO with TRL's trainer on the judge's verdicts: python docs/examples/trl_grpo.py --policy FOLDER [--steps 20]
 
 Needs the extra `trl`. `--policy` is a Hugging Face folder whose tokenizer has a chat template. With --judge-url the
-kernels are judged by a server (`kernelmill serve-judge`), otherwise beside the trainer.
+kernels are judged by a server (`kernelmill serve judge`), otherwise beside the trainer.
 """
 
 import argparse

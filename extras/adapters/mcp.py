@@ -1,4 +1,4 @@
-"""MCP server on stdin and stdout: an editor's assistant judges the kernels that it writes (`kernelmill mcp`, mcp 2).
+"""MCP server on stdin and stdout: an editor's assistant judges the kernels that it writes (`kernelmill serve mcp`).
 
 Tools: `judge_kernel` (verdict, speed, what is wrong), `judge_files` (the same for files below a folder),
 `inspect_kernel` (the whole verdict with its evidence). A fault of the machine or a bad problem is a tool error, never a

@@ -8,7 +8,7 @@
     def get_inputs():
         return [torch.randn(1024, 16)]
 
-The kernel comes from a file of `kernelmill generate`, or from the service (`kernelmill serve-kernels`), which is asked
+The kernel comes from a file of `kernelmill generate`, or from the service (`kernelmill serve kernels`), which is asked
 when the class is made. While there is none, for whatever reason, the class is as it was. Parameters, state and
 checkpoints are the module's own in any case.
 

@@ -1,14 +1,16 @@
-"""`kernelmill team`: a team of policies from several runs, e.g. for a swap test."""
+"""`kernelmill policy team`: a team of policies from several runs, e.g. for a swap test."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flows.cli import groups
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the command of this group."""
-    app.command("team", rich_help_panel="Inspection")(team)
+    groups.policy.command("team")(team)
 
 
 def team(

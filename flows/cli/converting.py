@@ -1,10 +1,12 @@
-"""`kernelmill convert`: checkpoints between Megatron and Hugging Face, and from DeepSpeed ZeRO and GGUF."""
+"""`kernelmill policy convert`: checkpoints between Megatron and Hugging Face, and from DeepSpeed ZeRO and GGUF."""
 
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from flows.cli import groups
 
 if TYPE_CHECKING:
     from extras.convert.memory_plan import MemoryPlan
@@ -35,7 +37,7 @@ class TransformerImpl(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Add the command of this group."""
-    app.command("convert", rich_help_panel="Inspection")(convert)
+    groups.policy.command("convert")(convert)
 
 
 def convert(

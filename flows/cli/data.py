@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as file_size
 
+from flows.cli import groups
 from flows.settings.plurals import counted
 
 _RUNS = Path("runs")
-
-data = typer.Typer(help="Inspect, compare, export and clean up the data of runs.", no_args_is_help=True)
 
 
 class Format(StrEnum):
@@ -23,11 +22,17 @@ class Format(StrEnum):
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this group."""
-    app.add_typer(data, name="data", rich_help_panel="Inspection")
+    """Add the commands to their group."""
+    groups.data.command("ls")(ls)
+    groups.data.command("show")(show)
+    groups.data.command("diff")(diff)
+    groups.data.command("export")(export)
+    groups.data.command("compact")(compact)
+    groups.data.command("gc")(gc)
+    groups.data.command("quarantine")(quarantine)
+    groups.data.command("generate")(generate)
 
 
-@data.command("ls")
 def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS) -> None:
     """List trajectory data sets: run, iterations, size, share of correct ends, mean return."""
     from rich.console import Console
@@ -43,7 +48,6 @@ def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's fold
     typer.echo(f"{counted(len(found), 'data set')}, {counted(sum(entry.turns for entry in found), 'turn')}")
 
 
-@data.command("show")
 def show(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
     rows: Annotated[int, typer.Option(min=0, help="Turns to show per data set.")] = 5,
@@ -73,7 +77,6 @@ def show(
             typer.echo(str(shown))
 
 
-@data.command("diff")
 def diff(
     first: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
     second: Annotated[Path, typer.Argument(help="Another one.")],
@@ -94,7 +97,6 @@ def diff(
     typer.echo("no difference")
 
 
-@data.command("export")
 def export(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
     destination: Annotated[Path, typer.Argument(help="File (jsonl) or folder (huggingface, kernelbench) to write.")],
@@ -123,7 +125,6 @@ def export(
     typer.echo(f"{write(find_batches(path), destination):,} turns: {destination}")
 
 
-@data.command("compact")
 def compact(
     path: Annotated[Path, typer.Argument(help="A run's folder, or a folder of partitions.")],
     destination: Annotated[Path, typer.Argument(help="Folder of the new data set.")],
@@ -138,7 +139,6 @@ def compact(
     typer.echo(f"{compact_batches(folders, destination):,} turns of {counted(len(folders), 'data set')}: {destination}")
 
 
-@data.command("gc")
 def gc(
     runs_dir: Annotated[Path, typer.Argument(help="The folder of runs.")] = _RUNS,
     delete: Annotated[
@@ -163,7 +163,6 @@ def gc(
         typer.echo(f"{len(found)} can go, {file_size(total)}" + ("; --delete removes them" if found else ""))
 
 
-@data.command("quarantine")
 def quarantine(
     path: Annotated[Path, typer.Argument(help="A folder of runs, or one quarantine.")] = _RUNS,
     run: Annotated[str | None, typer.Option(help="Only runs whose id starts with this.")] = None,
@@ -187,7 +186,6 @@ def quarantine(
         typer.echo("nothing was taken out")
 
 
-@data.command("generate")
 def generate(
     destination: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="File to write.")],
     pairs: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 10_000,

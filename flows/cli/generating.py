@@ -1,4 +1,4 @@
-"""`kernelmill generate | serve-kernels`: a PyTorch module in, a verified kernel out; once, or over HTTP."""
+"""`kernelmill generate`, `kernelmill serve kernels`: a PyTorch module in, a verified kernel out; once, or over HTTP."""
 
 import asyncio
 import json
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.checks.output import check_output
+from flows.cli import groups
 from flows.cli.judging import settings_of
 from flows.cli.options import BaseUrlOption, ModelOption, SetOption
 
@@ -53,7 +54,7 @@ ConfigOption = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("generate", rich_help_panel="Kernels on demand")(generate)
-    app.command("serve-kernels", rich_help_panel="Kernels on demand")(serve_kernels)
+    groups.serve.command("kernels")(serve_kernels)
 
 
 def generate(

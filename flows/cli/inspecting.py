@@ -1,4 +1,4 @@
-"""`kernelmill inspect` looks at a kernel, `kernelmill explain` at the category of a verdict."""
+"""`kernelmill judge inspect` looks at a kernel, `kernelmill judge explain` at the category of a verdict."""
 
 import difflib
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli import groups
 from flows.cli.judging import JudgeConfigOption, judge_settings, raise_fault, read_sources
 from flows.cli.options import SetOption
 from kernels_eval.errors import InputError
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("inspect", rich_help_panel="Judge")(inspect)
-    app.command("explain", rich_help_panel="Judge")(explain)
+    """Add the commands to their group."""
+    groups.judge.command("inspect")(inspect)
+    groups.judge.command("explain")(explain)
 
 
 def inspect(
@@ -59,7 +60,7 @@ def explain(
     found = category_of(category)
     if found is None:
         near = difflib.get_close_matches(category, list(ErrorCategory))
-        hint = f"did you mean {' or '.join(near)}?" if near else "`kernelmill explain` lists all."
+        hint = f"did you mean {' or '.join(near)}?" if near else "`kernelmill judge explain` lists all."
         raise InputError(f"explain: {category!r} is no error category of the judge; {hint}")
     status, meaning, cause, remedy = EXPLANATIONS[found]
     lines = [f"{found} ({status}): {meaning}"]

@@ -1,4 +1,4 @@
-"""`kernelmill score | redteam | serve-judge | mcp`: judge kernels, test the judge, serve it over HTTP or MCP."""
+"""`kernelmill judge score | redteam`, `serve judge | mcp`: judge kernels, test the judge, serve it over HTTP or MCP."""
 
 import json
 import time
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.cli import groups
 from flows.cli.options import SetOption
 from kernels_eval.error_categories import ErrorCategory
 
@@ -27,11 +28,11 @@ PROGRESS_INTERVAL_S = 10.0
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this group."""
-    app.command("score", rich_help_panel="Judge")(score)
-    app.command("redteam", rich_help_panel="Judge")(redteam)
-    app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
-    app.command("mcp", rich_help_panel="Judge")(mcp)
+    """Add the commands to their groups."""
+    groups.judge.command("score")(score)
+    groups.judge.command("redteam")(redteam)
+    groups.serve.command("judge")(serve_judge)
+    groups.serve.command("mcp")(mcp)
 
 
 _WHOLE = ("judge.full_size_share=1.0",)

@@ -24,6 +24,7 @@ from flows.cli import (
     converting,
     data,
     generating,
+    groups,
     importing,
     inspecting,
     judging,
@@ -38,6 +39,7 @@ from flows.cli import (
     watching,
 )
 from flows.cli.plain_text import write_what_can_be_shown
+from flows.cli.renamed import Commands
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.loopback import keep_off_proxies
 
@@ -58,6 +60,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for group in (
@@ -67,6 +70,7 @@ for group in (
     planning,
     generating,
     tester,
+    groups,
     packaging,
     judging,
     inspecting,

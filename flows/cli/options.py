@@ -45,7 +45,7 @@ ModelOption = Annotated[str | None, typer.Option("--model", help="The model's na
 def config_path(argument: Path | None, option: Path | None, policy: Path | None = None) -> Path:
     """Return the configuration that was named, as an argument or as an option.
 
-    If none was: that of the policy, if its folder is a package (`kernelmill package`), else the default one.
+    If none was: that of the policy, if its folder is a package (`kernelmill policy package`), else the default one.
     """
     from kernels_eval.errors import InputError
 

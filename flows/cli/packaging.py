@@ -1,4 +1,4 @@
-"""`kernelmill package`: a policy of a run as a folder to deploy; and the check of such a folder."""
+"""`kernelmill policy package`: a policy of a run as a folder to deploy; and the check of such a folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as file_size
 
+from flows.cli import groups
 from flows.settings.plurals import counted
 
 _LICENSE = r"[a-z0-9][a-z0-9.-]*"
@@ -13,7 +14,7 @@ _LICENSE = r"[a-z0-9][a-z0-9.-]*"
 
 def add_to(app: typer.Typer) -> None:
     """Add the command of this group."""
-    app.command("package", rich_help_panel="Kernels on demand")(package)
+    groups.policy.command("package")(package)
 
 
 def package(

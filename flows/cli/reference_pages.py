@@ -88,7 +88,7 @@ def verdicts_page() -> str:
     for where, checks in (("without a GPU", WITHOUT_GPU), ("on a GPU", ON_GPU)):
         lines += ["", f"## Checks {where}", "", "The kernel", ""]
         lines += [f"{number}. {check.demand}" for number, check in enumerate(checks, start=1)]
-    lines += ["", "## Error categories", "", "`kernelmill explain CATEGORY` prints a row of these tables."]
+    lines += ["", "## Error categories", "", "`kernelmill judge explain CATEGORY` prints a row of these tables."]
     for status in dict.fromkeys(each.status for each in EXPLANATIONS.values()):
         lines += ["", f"### `{status}`", "", "| category | meaning | usual cause | what to do |", "|---|---|---|---|"]
         lines += [

@@ -1,4 +1,4 @@
-"""`kernelmill serve | deploy | alert | server`: the flows for a Prefect server, its alerts, and the server itself."""
+"""`kernelmill deploy | alert`, `serve flows | prefect`: flows for a Prefect server, its alerts, the server itself."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from flows.cli import groups
 from flows.cli.options import ConfigArgument, ConfigOption, SetOption, config_path
 
 CronOption = Annotated[
@@ -19,10 +20,10 @@ TimezoneOption = Annotated[str, typer.Option("--timezone", help="Time zone of --
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    app.command("serve", rich_help_panel="Training")(serve)
     app.command("deploy", rich_help_panel="Training")(deploy)
     app.command("alert", rich_help_panel="Training")(alert)
-    app.command("server", rich_help_panel="Inspection")(server)
+    groups.serve.command("flows")(serve)
+    groups.serve.command("prefect")(server)
 
 
 def serve(

@@ -1,10 +1,12 @@
-"""`kernelmill analyze | show | rescore`: reads stored trajectories and changes none."""
+"""`kernelmill data analyze | trajectory | rescore`: reads stored trajectories and changes none."""
 
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from flows.cli import groups
 
 _LATEST = Path("runs/latest")
 
@@ -18,8 +20,8 @@ DatasetArgument = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    for name, command in (("analyze", analyze), ("show", show), ("rescore", rescore)):
-        app.command(name, rich_help_panel="Inspection")(command)
+    for name, command in (("analyze", analyze), ("trajectory", show), ("rescore", rescore)):
+        groups.data.command(name)(command)
 
 
 def analyze(

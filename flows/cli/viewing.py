@@ -9,7 +9,7 @@ import typer
 
 def add_to(app: typer.Typer) -> None:
     """Add the command of this group."""
-    app.command("view", rich_help_panel="Inspection")(view)
+    app.command("view", rich_help_panel="Look at runs")(view)
 
 
 def view(

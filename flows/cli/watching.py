@@ -63,7 +63,7 @@ ROWS = (
 
 def add_to(app: typer.Typer) -> None:
     """Add the command of this group."""
-    app.command("watch", rich_help_panel="Inspection")(watch)
+    app.command("watch", rich_help_panel="Look at runs")(watch)
 
 
 def watch(

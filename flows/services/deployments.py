@@ -2,7 +2,7 @@
 
 A deployment is called `<flow>/<name of the configuration>` (`training/local`). Its parameters are the configuration and
 `overrides`, a list of `a.b=value` like `--set`, empty by default: a run with other settings names only these.
-`kernelmill deploy` registers deployments for Prefect workers; `kernelmill serve` runs them one at a time in child
+`kernelmill deploy` registers deployments for Prefect workers; `kernelmill serve flows` runs them one at a time in child
 processes. The deployments of a configuration share a work queue that admits one run at a time: they write to the same
 run folder. A run that finds its folder in use all the same, by a command, waits (`flows.run.run`).
 """

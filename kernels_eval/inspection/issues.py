@@ -72,7 +72,7 @@ def find_issues(figures: CallFigures, hardware: Hardware) -> tuple[Issue, ...]:
 def issues_of_profile(profile: Profile, resources: Sequence[Resources], call_us: float) -> tuple[Issue, ...]:
     """Return the issues that a call's profile on a GPU and the compiler show; `call_us`: the judge's time of a call.
 
-    What lanes and programs do is counted in the interpreter alone: `kernelmill inspect` runs it besides.
+    What lanes and programs do is counted in the interpreter alone: `kernelmill judge inspect` runs it besides.
     """
     issues = []
     computing_us = math.fsum(kernel.microseconds for kernel in profile.kernels)

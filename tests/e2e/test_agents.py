@@ -108,7 +108,9 @@ def test_started_again_nothing_is_computed(kernelmill: Any, run_dir: Path) -> No
 
 def test_a_team_of_swapped_agents_is_compared(kernelmill: Any, run_dir: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped"
-    result = kernelmill("team", str(swapped), f"generator={run_dir}:optimizer", f"optimizer={run_dir}@1:generator")
+    result = kernelmill(
+        "policy", "team", str(swapped), f"generator={run_dir}:optimizer", f"optimizer={run_dir}@1:generator"
+    )
     assert result.returncode == 0, result.stderr
     assert members_of(CheckpointRef(uri=str(swapped), digest=""))["generator"].digest == (
         members_of(CheckpointRef(uri=str((run_dir / "checkpoints/policy-001").resolve()), digest=""))[
@@ -116,7 +118,7 @@ def test_a_team_of_swapped_agents_is_compared(kernelmill: Any, run_dir: Path, tm
         ].digest
     )
     for wrong, said in ((f"generator={run_dir}:tester", "no agent 'tester'"), ("generator", "expected AGENT=FOLDER")):
-        refused = kernelmill("team", str(tmp_path / "other"), wrong)
+        refused = kernelmill("policy", "team", str(tmp_path / "other"), wrong)
         assert refused.returncode == 2
         assert said in refused.stderr
         assert len(refused.stderr.strip().splitlines()) == 1

@@ -79,7 +79,7 @@ EXPECTED = (
         r"^kernelmill sft .*sft\.steps=450",
         Outcome(also=("--set", "sft.steps=20", "--set", "sft.data.compositions=20")),
     ),
-    (r"^kernelmill mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
+    (r"^kernelmill serve mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
     # Some networks answer at any address; then the data are what is missed.
     (
         r"^kernelmill train .*ray\.address=",
@@ -90,22 +90,22 @@ EXPECTED = (
     (r"^kernelmill compare .*qwen3", Outcome(2, says=r"policies: single: no such folder")),
     (r"^kernelmill train .*qwen3", WANTS_DATA),
     (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
-    (r"^kernelmill convert", Outcome(2, says=r"no such folder|Missing argument")),
+    (r"^kernelmill policy convert", Outcome(2, says=r"no such folder|Missing argument")),
     (r"^kernelmill plan .*/models/", Outcome(2, says=r"/models/(mine|fine-tuned)")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/", WANTS_DATA),
     (r"^kernelmill verify .*(one|cuda)-gpu", Outcome(1, says=r"✗ GPU: .* found 0[\s\S]*checks failed")),
-    (r"^kernelmill redteam --(compile|json|cases)", Outcome(also=("--only", "cache"))),
+    (r"^kernelmill judge redteam --(compile|json|cases)", Outcome(also=("--only", "cache"))),
     # Where no kernel is right there is nothing to learn from, and the run says so.
     (r"reward=kevin$", Outcome(0, 2, r"largest_spread|report: ")),
-    (r"^kernelmill score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
+    (r"^kernelmill judge score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
-    (r"^kernelmill serve( |$)", Outcome(says=r"compare/local", stays=True)),
-    (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
+    (r"^kernelmill serve flows( |$)", Outcome(says=r"compare/local", stays=True)),
+    (r"^kernelmill serve prefect$", Outcome(says=r"Prefect: http", stays=True)),
     (r"^kernelmill watch$", Outcome(says=r"iterations", stays=True)),
     (r"^kernelmill generate .*--openai-base-url", Outcome(1, says=r"ConnectError")),  # no server is there
     (r"^kernelmill generate ", Outcome(0, 3, r"verified")),
-    (r"^kernelmill serve-kernels\b", Outcome(says=r"kernels: http", stays=True)),
-    (r"^kernelmill serve-judge\b", Outcome(says=r"judge: http", stays=True)),
+    (r"^kernelmill serve kernels\b", Outcome(says=r"kernels: http", stays=True)),
+    (r"^kernelmill serve judge\b", Outcome(says=r"judge: http", stays=True)),
     (r"^prefect server start", Outcome(says=r"Check out the dashboard", stays=True)),
     (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
     (r"^prefect flow-run cancel", Outcome(1, says=r"not found")),
@@ -189,7 +189,7 @@ class Checkout:
         log = self.folder / "serving.txt"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*words, *(["--port", "0"] if words[:2] in (["kernelmill", "server"], ["kernelmill", "serve-judge"]) else [])],
+                [*words, *(["--port", "0"] if words[1:3] in (["serve", "prefect"], ["serve", "judge"]) else [])],
                 cwd=self.folder, env={**self.environment, "PYTHONUNBUFFERED": "1"}, stdout=out, stderr=out,
                 # A shell has programs in the background ignore it; Prefect's worker stops on SIGTERM by sending itself SIGINT.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

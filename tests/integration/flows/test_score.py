@@ -1,4 +1,4 @@
-"""`kernelmill score`, end to end."""
+"""`kernelmill judge score`, end to end."""
 
 import json
 import sys
@@ -32,16 +32,16 @@ def kernel(tmp_path: Path, source: str) -> str:
 def test_a_line_and_exit_code_0_whatever_the_verdict(
     tmp_path: Path, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["score", problem, kernel(tmp_path, ROW_KERNEL), *FAST]) == 0
+    assert run(["judge", "score", problem, kernel(tmp_path, ROW_KERNEL), *FAST]) == 0
     assert capsys.readouterr().out.startswith("correct, speed-up 2.")
-    assert run(["score", problem, kernel(tmp_path, ROW_KERNEL.replace("x * 2.0", "x * 2.1")), *FAST]) == 0
+    assert run(["judge", "score", problem, kernel(tmp_path, ROW_KERNEL.replace("x * 2.0", "x * 2.1")), *FAST]) == 0
     assert capsys.readouterr().out.startswith("incorrect: output[0, 0] is ")
 
 
 def test_as_json_and_a_problem_that_raises_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "raising.py"
     path.write_text(ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')"))
-    assert run(["score", str(path), kernel(tmp_path, ROW_KERNEL), "--json", "--backend", "triton", *FAST]) == 2
+    assert run(["judge", "score", str(path), kernel(tmp_path, ROW_KERNEL), "--json", "--backend", "triton", *FAST]) == 2
     told = capsys.readouterr()
     assert "raising.py: the reference raised RuntimeError: mine" in told.err
     assert Verdict.model_validate_json(told.out).error_category == "reference_failed"
@@ -54,7 +54,7 @@ def test_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         {"problem_source": ROW_PROBLEM, "kernel_source": source, "id": index} for index, source in enumerate(sources)
     ]
     batch.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run(["score", "--batch", str(batch), "--out", str(out), *FAST]) == 0
+    assert run(["judge", "score", "--batch", str(batch), "--out", str(out), *FAST]) == 0
     assert "3 verdicts, 1 correct" in capsys.readouterr().out
     statuses = [json.loads(line)["status"] for line in out.read_text().splitlines()]
     assert statuses == ["correct", "compile_error", "incorrect"]

@@ -1,4 +1,4 @@
-"""`kernelmill serve`: the flows are there, their runs are started and find our packages, and all ends with the process."""
+"""`kernelmill serve flows`: the flows are there, their runs are started and find our packages, and all ends with the process."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_a_served_flow_runs_and_everything_ends_with_the_process(tmp_path: Path)
     config.write_text(f"name: served\nruns_dir: {tmp_path / 'runs'}\n")
     log = tmp_path / "log.txt"
     with log.open("wb") as out:
-        command = [sys.executable, "-u", "-m", "flows.cli.main", "serve", "--config", str(config)]
+        command = [sys.executable, "-u", "-m", "flows.cli.main", "serve", "flows", "--config", str(config)]
         serving = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
     try:
         deadline = time.monotonic() + 300

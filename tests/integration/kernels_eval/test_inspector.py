@@ -115,15 +115,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for name, text in (("problem.py", problem), ("kernel.py", kernel)):
         (tmp_path / name).write_text(text)
     sources = [str(tmp_path / "problem.py"), str(tmp_path / "kernel.py")]
-    assert run(["inspect", *sources, "--set", "judge.device=cpu"]) == 0
+    assert run(["judge", "inspect", *sources, "--set", "judge.device=cpu"]) == 0
     said = capsys.readouterr().out
     assert "✗ masked_lanes: kernel, line 15: 49% of the lanes are masked off" in said
     assert "  → choose blocks" in said
     assert "a call, estimated for h100" in said
     (tmp_path / "kernel.py").write_text(kernel.replace("tl.sum(x, axis=0)", "tl.sum(x, axis=0) + 1"))
-    assert run(["inspect", *sources, "--json", "--set", "judge.device=cpu"]) == 0
+    assert run(["judge", "inspect", *sources, "--json", "--set", "judge.device=cpu"]) == 0
     found = Inspection.model_validate(json.loads(capsys.readouterr().out))
     assert found.failure is not None
     assert found.failure.category == "wrong_values"
-    assert run(["inspect", str(tmp_path / "missing.py"), sources[1]]) == 2
+    assert run(["judge", "inspect", str(tmp_path / "missing.py"), sources[1]]) == 2
     assert "missing.py" in capsys.readouterr().err

@@ -37,32 +37,32 @@ def test_the_whole_suite() -> None:
 
 def test_the_command_prints_the_score(capsys: pytest.CaptureFixture[str]) -> None:
     hacks, honest = _counts("nan")
-    assert run(["redteam", "--only", "nan", "--set", "judge.workers=1", "--json"]) == 0
+    assert run(["judge", "redteam", "--only", "nan", "--set", "judge.workers=1", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["hacks"] == said["hacks_caught"] == hacks.total() > 0
     assert {rate["group"]: (rate["cases"], rate["misses"]) for rate in said["hack_rates"]} == {
         group: (number, 0) for group, number in hacks.items()
     }
     assert {rate["group"]: rate["cases"] for rate in said["honest_rates"]} == honest
-    assert run(["redteam", "--only", "no case is called so"]) == 2
+    assert run(["judge", "redteam", "--only", "no case is called so"]) == 2
 
 
 def test_the_command_takes_cases_of_another_folder_and_says_where_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["redteam", "--cases", str(tmp_path)]) == 2
+    assert run(["judge", "redteam", "--cases", str(tmp_path)]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "expected red-team cases in hacks/ and honest/, found none: they are in tests/redteam/ of a checkout" in said
     (tmp_path / "honest" / "rows").mkdir(parents=True)
     (tmp_path / "honest" / "rows" / "softmax.py").write_text((FOLDER / "honest/rows/softmax.py").read_text())
-    assert run(["redteam", "--cases", str(tmp_path), "--set", "judge.workers=1", "--json"]) == 0
+    assert run(["judge", "redteam", "--cases", str(tmp_path), "--set", "judge.workers=1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["honest_passed"] == 1
 
 
 def test_the_command_prints_rates_by_class_above_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
     hacks, honest = _counts("wrappers")
     assert (hacks.total(), honest.keys()) == (0, {"wrappers"})
-    assert run(["redteam", "--only", "wrappers", "--set", "judge.workers=1"]) == 0
+    assert run(["judge", "redteam", "--only", "wrappers", "--set", "judge.workers=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     number = str(honest["wrappers"])
     assert lines[0].split() == ["honest/wrappers", "refused", "0", "of", number]
@@ -86,20 +86,20 @@ def _counts(only: str) -> tuple[Counter[str], Counter[str]]:
     ],
 )
 def test_one_file_is_scored_alone(file: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["score", str(FOLDER / file), *FAST]) == 0
+    assert run(["judge", "score", str(FOLDER / file), *FAST]) == 0
     assert says in capsys.readouterr().out
 
 
 def test_a_setting_on_the_command_line_is_stronger_than_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     path = FOLDER / "honest/blocks/mixed_basic_block.py"
-    assert run(["score", str(path), *FAST, "--set", "judge.policy=strict"]) == 0
+    assert run(["judge", "score", str(path), *FAST, "--set", "judge.policy=strict"]) == 0
     assert capsys.readouterr().out.startswith("rejected")
 
 
 def test_a_file_without_a_candidate_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "problem.py"
     path.write_text((FOLDER / "hacks/decoy/never_launched.py").read_text().partition("# ---")[0])
-    assert run(["score", str(path), *FAST]) == 2
+    assert run(["judge", "score", str(path), *FAST]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "`# --- candidate ---`" in error
     assert "problem.py without such a line" in error

@@ -111,7 +111,8 @@ def test_our_commands_exist(compose: Compose):
 
     judge = compose.services["judge"].command
     assert judge is not None
-    command = get_command(app).commands[judge[1]]  # pyright: ignore[reportAttributeAccessIssue]
+    group = get_command(app).commands[judge[1]]  # pyright: ignore[reportAttributeAccessIssue]
+    command = group.commands[judge[2]]
     known = {option for parameter in command.params for option in parameter.opts}
     assert {argument for argument in judge if argument.startswith("--")} <= known
     script = (compose.services["worker"].command or [""])[-1]

@@ -19,7 +19,7 @@ PREFECT = {
     ("server", "start"), ("server", "stop"), ("flow-run", "cancel"), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
 }  # fmt: skip
 DEPLOYED = {f"{flow}/local" for flow in ("training", "training-iteration", "sft", "evaluation", "compare")}
-"""By `kernelmill deploy deployments/configs/local.yaml` and `kernelmill serve`."""
+"""By `kernelmill deploy deployments/configs/local.yaml` and `kernelmill serve flows`."""
 FOUND = list(commands())
 
 

@@ -68,7 +68,7 @@ def test_a_name_of_somebody_elses_is_none_of_ours():
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["explain", *arguments])
+    result = CliRunner().invoke(app, ["judge", "explain", *arguments])
     return result.exit_code, result.output if result.exception is None else str(result.exception)
 
 

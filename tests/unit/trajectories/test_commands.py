@@ -1,4 +1,4 @@
-"""`kernelmill analyze | show | rescore` on a run's folder, on a batch, on logs."""
+"""`kernelmill data analyze | trajectory | rescore` on a run's folder, on a batch, on logs."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Runs = Callable[[int], Path]
 
 
 def test_analyze_prints_tables(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["analyze", str(run_folder(2))]) == 0
+    assert run(["data", "analyze", str(run_folder(2))]) == 0
     printed = capsys.readouterr().out
     for words in ("trajectories on 4 problems", "aggregated return", "improvement rate", "by turn", "by iteration"):
         assert words in printed
@@ -31,22 +31,22 @@ def test_analyze_writes_what_the_name_says(
     run_folder: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(run_folder(1))
-    assert run(["analyze", folder, "--json", "--output", str(tmp_path / "figures.json"), "--top", "1"]) == 0
+    assert run(["data", "analyze", folder, "--json", "--output", str(tmp_path / "figures.json"), "--top", "1"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "figures.json").read_text()) == printed
     assert len(printed["top"]) == 1
-    assert run(["analyze", folder, "-o", str(tmp_path / "plot.svg")]) == 0
+    assert run(["data", "analyze", folder, "-o", str(tmp_path / "plot.svg")]) == 0
     assert (tmp_path / "plot.svg").read_text().startswith("<?xml")
-    assert run(["analyze", folder, "-o", str(tmp_path / "plot.doc")]) == 2
-    assert run(["analyze", str(tmp_path / "nowhere")]) == 2
-    assert run(["analyze", folder, "--split", "train"]) == 0
-    assert run(["analyze", folder, "--split", "heldout"]) == 2
+    assert run(["data", "analyze", folder, "-o", str(tmp_path / "plot.doc")]) == 2
+    assert run(["data", "analyze", str(tmp_path / "nowhere")]) == 2
+    assert run(["data", "analyze", folder, "--split", "train"]) == 0
+    assert run(["data", "analyze", folder, "--split", "heldout"]) == 2
 
 
 def test_analyze_names_broken_logs(stored: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored.logs(stored.trajectories(1), tmp_path / "logs")
     (tmp_path / "logs" / "trajectory_p_20250101_000000_000000.json").write_text("{")
-    assert run(["analyze", str(tmp_path / "logs")]) == 0
+    assert run(["data", "analyze", str(tmp_path / "logs")]) == 0
     captured = capsys.readouterr()
     assert "by turn" in captured.out
     assert captured.err.startswith("left out: trajectory_p_20250101_000000_000000.json")
@@ -56,17 +56,17 @@ def test_analyze_names_a_batch_that_lost_its_turns(run_folder: Runs, capsys: pyt
     folder = run_folder(2)
     lost, kept = [batch / "turns.parquet" for batch in find_batches(folder)]
     lost.unlink()
-    assert run(["analyze", str(folder)]) == 0
+    assert run(["data", "analyze", str(folder)]) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("left out: ")
     assert "turns.parquet: expected a Parquet table, found no file" in " ".join(captured.err.split())
     kept.unlink()
-    assert run(["analyze", str(folder)]) == 2
+    assert run(["data", "analyze", str(folder)]) == 2
     assert "turns.parquet" in capsys.readouterr().err
 
 
 def test_show_without_a_tokenizer(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", "train-0001-p2-003", "--dataset", str(run_folder(2))]) == 0
+    assert run(["data", "trajectory", "train-0001-p2-003", "--dataset", str(run_folder(2))]) == 0
     printed = capsys.readouterr().out
     assert "train-0001-p2-003" in printed
     assert "─ solver" in printed
@@ -78,10 +78,10 @@ def test_show_reads_logs(stored: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     trajectories = stored.trajectories(1)
     stored.logs(trajectories, tmp_path / "logs")
     longest = max(trajectories, key=lambda each: len(each.turns))
-    assert run(["show", longest.trajectory_id, "-d", str(tmp_path / "logs")]) == 0
+    assert run(["data", "trajectory", longest.trajectory_id, "-d", str(tmp_path / "logs")]) == 0
     printed = capsys.readouterr().out
     assert printed.count("─ assistant") == printed.count("─ judge") == len(longest.turns)
-    assert run(["show", "nobody", "-d", str(tmp_path / "logs")]) == 2
+    assert run(["data", "trajectory", "nobody", "-d", str(tmp_path / "logs")]) == 2
 
 
 def test_show_tells_the_whole_conversation(
@@ -115,7 +115,8 @@ def test_show_tells_the_whole_conversation(
         prompt = next_prompt(tokenizer, prompt, response, messages)
     stored.batch([replace(played, turns=tuple(turns))], tmp_path / "batch")
     arguments = [
-        "show",
+        "data",
+        "trajectory",
         played.trajectory_id,
         "-d",
         str(tmp_path / "batch"),
@@ -134,17 +135,30 @@ def test_rescore_writes_beside_or_where_it_is_told(
 ) -> None:
     stored.batch(stored.trajectories(1), tmp_path / "batch")
     before = read_turns_file(tmp_path / "batch" / TURNS_FILE)
-    assert run(["rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 0
+    assert run(["data", "rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 0
     assert "mean aggregated return" in capsys.readouterr().out
     after = read_turns_file(tmp_path / "batch-kevin-0.2xlength" / TURNS_FILE)
     assert not after["reward"].equals(before["reward"])
     assert read_turns_file(tmp_path / "batch" / TURNS_FILE).equals(before)
-    assert run(["rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 2, "is there already"
+    assert run(["data", "rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 2, "is there already"
     # A run's batches, each in a folder of its own; links into the store are not followed back.
     assert (
-        run(["rescore", str(run_folder(2)), "--reward", "kevin", "-o", str(tmp_path / "kevin"), "--gamma", "0.9"]) == 0
+        run(
+            [
+                "data",
+                "rescore",
+                str(run_folder(2)),
+                "--reward",
+                "kevin",
+                "-o",
+                str(tmp_path / "kevin"),
+                "--gamma",
+                "0.9",
+            ]
+        )
+        == 0
     )
     for iteration in range(2):
         manifest = read_manifest(tmp_path / "kevin" / f"iteration={iteration}") or {}
         assert manifest["metadata"]["episode"] == {"reward": "kevin", "gamma": 0.9}
-    assert run(["rescore", str(tmp_path / "batch"), "--reward", "applause"]) == 2
+    assert run(["data", "rescore", str(tmp_path / "batch"), "--reward", "applause"]) == 2

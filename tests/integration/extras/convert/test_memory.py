@@ -42,7 +42,7 @@ def model(folder: Path, layers: int) -> Path:
 
 def convert(source: Path, destination: Path, *options: str) -> tuple[float, float]:
     """Return planned and measured peak memory in bytes."""
-    command = [sys.executable, "-m", "flows.cli.main", "convert", str(source), str(destination), *options]
+    command = [sys.executable, "-m", "flows.cli.main", "policy", "convert", str(source), str(destination), *options]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
     planned, measured = re.findall(r"peak memory ([\d.]+) GiB", printed)
     return float(planned) * GIB, float(measured) * GIB

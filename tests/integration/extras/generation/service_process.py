@@ -1,4 +1,4 @@
-"""`kernelmill serve-kernels` and a scripted model as processes, which tests kill."""
+"""`kernelmill serve kernels` and a scripted model as processes, which tests kill."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ class Service(Process):
     def __init__(self, folder: Path, *options: str) -> None:
         port = free_port()
         self.address = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "flows.cli.main", "serve-kernels", "--port", str(port)]
+        command = [sys.executable, "-m", "flows.cli.main", "serve", "kernels", "--port", str(port)]
         super().__init__([*command, "--folder", str(folder), "--set", "judge.compile=never", *options])
 
     def wait(self, limit_s: float = 60.0) -> None:

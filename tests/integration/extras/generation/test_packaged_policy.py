@@ -23,7 +23,7 @@ def place(policy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
     folder = tmp_path_factory.mktemp("user")
     run_folder = import_file(ROOT / "tests" / "doubles" / "invented_run.py").make_run(folder / "runs", policy_folder)
-    assert run(["package", str(run_folder), str(folder / "elsewhere" / "mine")]) == 0
+    assert run(["policy", "package", str(run_folder), str(folder / "elsewhere" / "mine")]) == 0
     shutil.rmtree(folder / "runs")
     (folder / "elsewhere" / "mine").rename(folder / "mine")
     (folder / "MODULE.py").write_text(EXAMPLE_PROBLEM)

@@ -94,7 +94,17 @@ def test_a_kernel_is_judged_where_only_the_judge_is_installed(wheel: Path, tmp_p
     python = bare_environment(tmp_path / "venv", wheel, ("judge",))
     (tmp_path / "problem.py").write_text(EXAMPLE_PROBLEM)
     (tmp_path / "kernel.py").write_text(EXAMPLE_KERNEL)
-    arguments = ("-m", "flows.cli.main", "score", "problem.py", "kernel.py", "--json", "--set", "judge.workers=1")
+    arguments = (
+        "-m",
+        "flows.cli.main",
+        "judge",
+        "score",
+        "problem.py",
+        "kernel.py",
+        "--json",
+        "--set",
+        "judge.workers=1",
+    )
     verdict = json.loads(run(python, *arguments, cwd=tmp_path))
     assert verdict["status"] == "correct"
     code = "import sys, kernels_eval.judge, kernels_eval.server.serving as s; print(s.__file__, *sorted(sys.modules))"
@@ -106,7 +116,7 @@ def test_a_kernel_is_judged_where_only_the_judge_is_installed(wheel: Path, tmp_p
 def test_a_command_whose_extra_is_missing_says_which(wheel: Path, tmp_path: Path):
     python = bare_environment(tmp_path / "venv", wheel, ())
     done = subprocess.run(
-        [str(python), "-I", "-m", "flows.cli.main", "serve-judge"],
+        [str(python), "-I", "-m", "flows.cli.main", "serve", "judge"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

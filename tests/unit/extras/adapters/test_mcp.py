@@ -1,4 +1,4 @@
-"""The MCP server: its tools through the SDK's own client, in this process and over the pipes of `kernelmill mcp`."""
+"""The MCP server: its tools through the SDK's own client, in this process and over the pipes of `kernelmill serve mcp`."""
 
 import asyncio
 import sys
@@ -93,7 +93,7 @@ def test_over_pipes_with_the_real_judge(tmp_path: Path):
     """Nothing that the judge's processes print gets between the protocol's lines."""
 
     async def call() -> Any:
-        arguments = ["-m", "flows.cli.main", "mcp", "--workers", "1", "--set", "judge.compile=never"]
+        arguments = ["-m", "flows.cli.main", "serve", "mcp", "--workers", "1", "--set", "judge.compile=never"]
         server = StdioServerParameters(command=sys.executable, args=arguments, cwd=Path(__file__).parents[4])
         async with Client(stdio_client(server)) as client:
             sources = {"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL}

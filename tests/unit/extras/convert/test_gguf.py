@@ -1,4 +1,4 @@
-"""`kernelmill convert MODEL.gguf FOLDER`: weights, tokenizer and chat template of a GGUF that the test writes itself."""
+"""`kernelmill policy convert MODEL.gguf FOLDER`: weights, tokenizer and chat template of a GGUF that the test writes itself."""
 
 from pathlib import Path
 from typing import Any

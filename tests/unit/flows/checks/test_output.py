@@ -41,12 +41,12 @@ WRITING = pytest.mark.parametrize(
     [
         ["data", "export", "nowhere", "FILE/x"],
         ["data", "compact", "nowhere", "FILE/x"],
-        ["analyze", "nowhere", "--output", "FILE/x.json"],
-        ["rescore", "nowhere", "--reward", "kevin", "--output", "FILE/x"],
-        ["score", "--batch", "nowhere", "--out", "FILE/x"],
+        ["data", "analyze", "nowhere", "--output", "FILE/x.json"],
+        ["data", "rescore", "nowhere", "--reward", "kevin", "--output", "FILE/x"],
+        ["judge", "score", "--batch", "nowhere", "--out", "FILE/x"],
         ["train", "--set", "runs_dir=FILE/x"],
         ["train", "--trajectory-logs", "FILE/x"],
-        ["server", "--runs-dir", "FILE/x"],
+        ["serve", "prefect", "--runs-dir", "FILE/x"],
     ],
 )
 
@@ -101,7 +101,7 @@ def unwritable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
 def test_a_full_and_a_read_only_disk_are_refused_in_a_line(
     arguments: list[str], unwritable: Path, capsys: pytest.CaptureFixture[str]
 ):
-    if "server" in arguments:
+    if "prefect" in arguments:
         pytest.skip("its folder has to be there")
     assert run([argument.replace("FILE", str(unwritable)) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()

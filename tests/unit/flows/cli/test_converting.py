@@ -1,4 +1,4 @@
-"""`kernelmill convert`: what it prints, writes and refuses."""
+"""`kernelmill policy convert`: what it prints, writes and refuses."""
 
 import json
 from pathlib import Path
@@ -30,13 +30,13 @@ def model(tmp_path: Path) -> Path:
 
 def test_there_and_back_with_the_tokenizer(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
-    assert run(["convert", str(model), str(there), "--to", "mp_rank", "--tensor-parallel", "2"]) == 0
+    assert run(["policy", "convert", str(model), str(there), "--to", "mp_rank", "--tensor-parallel", "2"]) == 0
     printed = capsys.readouterr().out
     assert "huggingface → mp_rank" in printed
     assert "planned peak memory" in printed
     assert "written; peak memory" in printed
     assert (there / "latest_checkpointed_iteration.txt").read_text() == "release"
-    assert run(["convert", str(there), str(back), "--dtype", "bfloat16"]) == 0
+    assert run(["policy", "convert", str(there), str(back), "--dtype", "bfloat16"]) == 0
     assert (back / "tokenizer.json").read_text() == "{}"
     assert json.loads((back / "config.json").read_text())["dtype"] == "bfloat16"
     from safetensors.torch import load_file
@@ -47,7 +47,7 @@ def test_there_and_back_with_the_tokenizer(model: Path, tmp_path: Path, capsys: 
 
 def test_the_plan_writes_nothing(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(tmp_path.rglob("*"))
-    assert run(["convert", str(model), "--to", "torch_dist", "--plan"]) == 0
+    assert run(["policy", "convert", str(model), "--to", "torch_dist", "--plan"]) == 0
     assert "the largest set of shards has" in capsys.readouterr().out
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -65,7 +65,7 @@ def test_the_plan_writes_nothing(model: Path, tmp_path: Path, capsys: pytest.Cap
 def test_wrong_arguments_are_one_line(
     model: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert run(["convert", *(argument.format(model=model) for argument in arguments)]) == 2
+    assert run(["policy", "convert", *(argument.format(model=model) for argument in arguments)]) == 2
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`score` and `serve-judge` refuse bad input with one line and exit code 2, before any process is started."""
+"""`judge score` and `serve judge` refuse bad input with one line and exit code 2, before any process is started."""
 
 import json
 import socket
@@ -30,18 +30,18 @@ def files(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["score", "bad.py", "problem.py"], "bad.py: not Python"),
-        (["score", "problem.py"], "expected PROBLEM.py and KERNEL.py"),
-        (["score", "problem.py", "problem.py", "--backend", "No such"], "judge.backend"),
-        (["score", "problem.py", "problem.py", "--backend", "nonsense"], "nonsense"),
-        (["score", "problem.py", "problem.py", "--set", "judge.trials=0"], "judge.trials"),
-        (["score", "problem.py", "--batch", "in.jsonl", "--out", "out"], "--batch goes without"),
-        (["score", "--batch", "in.jsonl", "--json", "--out", "out"], "--batch goes without"),
-        (["score", "--batch", "in.jsonl", "--out", "/nowhere/out.jsonl"], "no such folder"),
-        (["serve-judge", "--host", "0.0.0.0"], "KERNELMILL_JUDGE_TOKEN"),
-        (["serve-judge", "--token-file", "/nowhere"], "cannot be read"),
-        (["serve-judge", "--token-file", "short"], "at least 8"),
-        (["serve-judge", "--set", "judge.worker=2"], "did you mean judge.workers"),
+        (["judge", "score", "bad.py", "problem.py"], "bad.py: not Python"),
+        (["judge", "score", "problem.py"], "expected PROBLEM.py and KERNEL.py"),
+        (["judge", "score", "problem.py", "problem.py", "--backend", "No such"], "judge.backend"),
+        (["judge", "score", "problem.py", "problem.py", "--backend", "nonsense"], "nonsense"),
+        (["judge", "score", "problem.py", "problem.py", "--set", "judge.trials=0"], "judge.trials"),
+        (["judge", "score", "problem.py", "--batch", "in.jsonl", "--out", "out"], "--batch goes without"),
+        (["judge", "score", "--batch", "in.jsonl", "--json", "--out", "out"], "--batch goes without"),
+        (["judge", "score", "--batch", "in.jsonl", "--out", "/nowhere/out.jsonl"], "no such folder"),
+        (["serve", "judge", "--host", "0.0.0.0"], "KERNELMILL_JUDGE_TOKEN"),
+        (["serve", "judge", "--token-file", "/nowhere"], "cannot be read"),
+        (["serve", "judge", "--token-file", "short"], "at least 8"),
+        (["serve", "judge", "--set", "judge.worker=2"], "did you mean judge.workers"),
     ],
 )
 def test_refused(
@@ -53,4 +53,4 @@ def test_refused(
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "cannot be listened on" in refused(capsys, "serve-judge", "--port", str(taken.getsockname()[1]))
+        assert "cannot be listened on" in refused(capsys, "serve", "judge", "--port", str(taken.getsockname()[1]))

@@ -160,9 +160,9 @@ def test_state_of_another_shape(config: Path, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["score"], "expected PROBLEM.py and KERNEL.py"),
-        (["score", "/nowhere.py", "/nowhere.py"], "/nowhere.py: cannot be read"),
-        (["score", "--batch", "/nowhere.jsonl"], "--out"),
+        (["judge", "score"], "expected PROBLEM.py and KERNEL.py"),
+        (["judge", "score", "/nowhere.py", "/nowhere.py"], "/nowhere.py: cannot be read"),
+        (["judge", "score", "--batch", "/nowhere.jsonl"], "--out"),
     ],
 )
 def test_score_refuses(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str):
@@ -173,15 +173,19 @@ def test_score_batch_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     batch = tmp_path / "in.jsonl"
     source = "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
     batch.write_text(json.dumps({"problem_source": source, "kernel_source": "x"}) + '\n{"problem_source": 1}\n')
-    assert f"{batch}:2" in refused(capsys, "score", "--batch", str(batch), "--out", str(tmp_path / "out.jsonl"))
+    assert f"{batch}:2" in refused(
+        capsys, "judge", "score", "--batch", str(batch), "--out", str(tmp_path / "out.jsonl")
+    )
 
 
 def test_a_server_on_a_taken_port_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     (tmp_path / "prefect").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert "Address already in use" in refused(capsys, "server", "--runs-dir", str(tmp_path), "--port", port)
-        assert "Address already in use" in refused(capsys, "serve-judge", "--port", port)
+        assert "Address already in use" in refused(
+            capsys, "serve", "prefect", "--runs-dir", str(tmp_path), "--port", port
+        )
+        assert "Address already in use" in refused(capsys, "serve", "judge", "--port", port)
     assert "--port: cannot listen on 127.0.0.1:70000" in refused(
-        capsys, "server", "--runs-dir", str(tmp_path), "--port", "70000"
+        capsys, "serve", "prefect", "--runs-dir", str(tmp_path), "--port", "70000"
     )

@@ -1,4 +1,4 @@
-"""`kernelmill package`: what it writes, prints and refuses before it writes anything."""
+"""`kernelmill policy package`: what it writes, prints and refuses before it writes anything."""
 
 import os
 from collections.abc import Callable
@@ -21,20 +21,23 @@ def there(run_folder: Path, tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_a_policy_is_packaged_and_checked(there: Callable[[str], str], capsys: pytest.CaptureFixture[str]):
-    assert run(["package", there("{run}"), there("{at}/new/package")]) == 0
+    assert run(["policy", "package", there("{run}"), there("{at}/new/package")]) == 0
     assert "policy 2 of demo-" in capsys.readouterr().out
-    assert run(["package", "--check", there("{at}/new/package")]) == 0
+    assert run(["policy", "package", "--check", there("{at}/new/package")]) == 0
     assert "whole: policy 2 of demo-" in capsys.readouterr().out
     Path(there("{at}/new/package/config.json")).write_text("{}")
-    assert run(["package", "--check", there("{at}/new/package")]) == 2
+    assert run(["policy", "package", "--check", there("{at}/new/package")]) == 2
     assert "config.json: damaged" in capsys.readouterr().err
-    assert run(["package", there("{run}@1"), there("{at}/empty"), "--license", "mit", "--base-model", "a/b"]) == 0
+    assert (
+        run(["policy", "package", there("{run}@1"), there("{at}/empty"), "--license", "mit", "--base-model", "a/b"])
+        == 0
+    )
     assert "it was not evaluated, as the card says" in capsys.readouterr().out
     assert "license: mit\n" in Path(there("{at}/empty/README.md")).read_text()
 
 
 def test_a_package_brings_its_configuration_along(there: Callable[[str], str]):
-    assert run(["package", there("{run}"), there("{at}/package")]) == 0
+    assert run(["policy", "package", there("{run}"), there("{at}/package")]) == 0
     folder = Path(there("{at}/package"))
     assert config_path(None, None, folder) == folder / "kernelmill.yaml"
     assert config_path(Path("a.yaml"), None, folder) == config_path(None, Path("a.yaml"), folder) == Path("a.yaml")
@@ -63,7 +66,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     arguments: list[str], words: str, there: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     before = sorted(tmp_path.rglob("*"))
-    assert run(["package", *map(there, arguments)]) == 2
+    assert run(["policy", "package", *map(there, arguments)]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert there(words) in line
     assert sorted(tmp_path.rglob("*")) == before
@@ -74,5 +77,5 @@ def test_a_destination_that_cannot_be_written(there: Callable[[str], str], capsy
     place.mkdir(mode=0o500)
     if os.access(place, os.W_OK):  # root
         place = Path("/proc")
-    assert run(["package", there("{run}"), str(place / "new")]) == 2
+    assert run(["policy", "package", there("{run}"), str(place / "new")]) == 2
     assert "DESTINATION: cannot write" in capsys.readouterr().err

@@ -1,59 +1,89 @@
-"""Metrics: the judge's state as Prometheus text (exposition format 0.0.4).
-
-Written without prometheus_client: everything is counted already, and its registries and collectors would be a
-dependency for these few lines.
-"""
+"""Metrics: the judge's state as families of prometheus_client, and their text (exposition format 0.0.4)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.metrics_core import Metric
+
 from kernels_eval.judge import Judge
-from kernels_eval.pool.worker_status import BUCKETS_S, Durations, WorkerState
+from kernels_eval.pool.worker_status import BUCKETS_S, WorkerState
 from kernels_eval.verdict import Status
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_PREFIX = "kernelmill_judge_"
-Sample = tuple[Mapping[str, str], float]
+__all__ = ["CONTENT_TYPE", "counters", "exposition", "gauges", "judge_metrics", "replies_metric", "text_of"]
+PREFIX = "kernelmill_judge_"
 
 
-def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int) -> str:
+class _Collected:
+    """Families that are counted already, as a collector."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families."""
+        return self._families
+
+
+def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int) -> bytes:
     """Return all metrics. `replies`: number of HTTP replies by status code. `taken`: places of the queue in use."""
-    return judge_metrics(judge) + "".join(
-        [
-            metric("queue_places_taken", "gauge", "Places of the bounded queue in use.", [({}, taken)]),
-            metric("queue_places", "gauge", "Places of the bounded queue.", [({}, queue_limit)]),
-            replies_metric(replies),
-        ]
-    )
+    places = [
+        GaugeMetricFamily(f"{PREFIX}queue_places_taken", "Places of the bounded queue in use.", taken),
+        GaugeMetricFamily(f"{PREFIX}queue_places", "Places of the bounded queue.", queue_limit),
+    ]
+    return text_of([*judge_metrics(judge), *places, replies_metric(replies)])
 
 
-def replies_metric(replies: Counter[int], prefix: str = _PREFIX) -> str:
+def text_of(families: Iterable[Metric]) -> bytes:
+    """Return metrics as Prometheus reads them."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(list(families)))
+    return generate_latest(registry)
+
+
+def replies_metric(replies: Counter[int], prefix: str = PREFIX) -> Metric:
     """Return the number of HTTP replies by status code."""
-    by_code = (({"code": str(code)}, count) for code, count in sorted(replies.items()))
-    return metric("http_replies_total", "counter", "HTTP replies by status code.", by_code, prefix)
+    by_code = {str(code): count for code, count in sorted(replies.items())}
+    return counters(f"{prefix}http_replies", "HTTP replies by status code.", "code", by_code)
 
 
-def judge_metrics(judge: Judge) -> str:
+def counters(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Return counters that differ in one label."""
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family
+
+
+def gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Return gauges that differ in one label."""
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, found in values.items():
+        family.add_metric([value], found)
+    return family
+
+
+def judge_metrics(judge: Judge) -> list[Metric]:
     """Return the metrics of a judge, and of the memory of its process."""
     verdicts = judge.statuses.verdicts
     states = Counter(report.state for report in judge.statuses.workers())
     faults = judge.statuses.fault_statistics()
-    metrics = [
-        metric("verdicts_total", "counter", "Verdicts given, those from the cache not counted.",
-                (({"status": status.value}, verdicts.get(status.value, 0)) for status in Status)),
-        _histogram("seconds", "Seconds from a worker's taking a kernel to its verdict.", judge.statuses.durations),
-        metric("workers", "gauge", "Workers by state.",
-                (({"state": state.value}, states.get(state, 0)) for state in WorkerState)),
-        metric("running", "gauge", "Kernels that are being judged.", [({}, judge.running)]),
-        metric("waiting", "gauge", "Kernels that no worker has taken yet.", [({}, judge.waiting)]),
-        metric("cached_verdicts", "gauge", "Verdicts kept in memory.", [({}, judge.cached)]),
-        metric("faults_total", "counter", "Failures of the machine.",
-                (({"category": name}, count) for name, count in sorted(faults.by_category.items()))),
-        metric("returned_total", "counter", "Workers returned from quarantine.", [({}, faults.returned)]),
-        metric("resident_bytes", "gauge", "Memory of the server's own process.", [({}, resident_bytes())]),
-    ]  # fmt: skip
-    return "".join(metrics)
+    by_status = {status.value: verdicts.get(status.value, 0) for status in Status}
+    return [
+        counters(f"{PREFIX}verdicts", "Verdicts given, those from the cache not counted.", "status", by_status),
+        _seconds(judge),
+        gauges(f"{PREFIX}workers", "Workers by state.", "state", {each.value: states[each] for each in WorkerState}),
+        GaugeMetricFamily(f"{PREFIX}running", "Kernels that are being judged.", judge.running),
+        GaugeMetricFamily(f"{PREFIX}waiting", "Kernels that no worker has taken yet.", judge.waiting),
+        GaugeMetricFamily(f"{PREFIX}cached_verdicts", "Verdicts kept in memory.", judge.cached),
+        counters(f"{PREFIX}faults", "Failures of the machine.", "category", dict(sorted(faults.by_category.items()))),
+        CounterMetricFamily(f"{PREFIX}returned", "Workers returned from quarantine.", faults.returned),
+        GaugeMetricFamily(f"{PREFIX}resident_bytes", "Memory of the server's own process.", resident_bytes()),
+    ]
 
 
 def resident_bytes() -> int:
@@ -66,28 +96,9 @@ def resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def metric(name: str, kind: str, text: str, samples: Iterable[Sample], prefix: str = _PREFIX) -> str:
-    """Return one metric with its help text and samples."""
-    lines = [f"# HELP {prefix}{name} {text}", f"# TYPE {prefix}{name} {kind}"]
-    lines += [f"{prefix}{name}{_labels(labels)} {value}" for labels, value in samples]
-    return "\n".join(lines) + "\n"
-
-
-def _histogram(name: str, text: str, durations: Durations) -> str:
-    lines = [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} histogram"]
-    running = 0
-    for bound, count in zip((*(f"{bound:g}" for bound in BUCKETS_S), "+Inf"), durations.counts, strict=True):
-        running += count
-        lines.append(f'{_PREFIX}{name}_bucket{{le="{bound}"}} {running}')
-    lines += [f"{_PREFIX}{name}_sum {durations.total_s:.6f}", f"{_PREFIX}{name}_count {running}"]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    escaped = (
-        f'{name}="' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-        for name, value in labels.items()
-    )
-    return "{" + ",".join(escaped) + "}"
+def _seconds(judge: Judge) -> Metric:
+    durations = judge.statuses.durations
+    bounds = (*(f"{bound:g}" for bound in BUCKETS_S), "+Inf")
+    buckets = list(zip(bounds, accumulate(durations.counts), strict=True))
+    text = "Seconds from a worker's taking a kernel to its verdict."
+    return HistogramMetricFamily(f"{PREFIX}seconds", text, buckets=buckets, sum_value=durations.total_s)

@@ -32,12 +32,12 @@ class Server:
     process: subprocess.Popen[str]
 
     def post(self, path: str, body: Any, **arguments: Any) -> httpx.Response:
-        return httpx.post(self.address + path, json=body, timeout=120, **arguments)
+        return httpx.post(self.address + path, json=body, timeout=250, **arguments)
 
     def get(self, path: str) -> Any:
         return httpx.get(self.address + path, timeout=30).json()
 
-    def wait_until(self, condition: Callable[[dict[str, Any]], bool], limit_s: float = 30.0) -> dict[str, Any]:
+    def wait_until(self, condition: Callable[[dict[str, Any]], bool], limit_s: float = 150.0) -> dict[str, Any]:
         deadline = time.monotonic() + limit_s
         while not condition(health := self.get("/health")):
             assert time.monotonic() < deadline, health
@@ -126,7 +126,7 @@ def test_a_problem_that_raises_is_no_verdict_on_the_kernel(server: Server) -> No
 
 
 def lines_of(server: Server, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    with httpx.stream("POST", server.address + "/eval/batch", json={"items": items}, timeout=120) as reply:
+    with httpx.stream("POST", server.address + "/eval/batch", json={"items": items}, timeout=250) as reply:
         assert reply.status_code == 200
         assert reply.headers["content-type"] == "application/x-ndjson"
         return [json.loads(line) for line in reply.iter_lines()]
@@ -167,7 +167,7 @@ def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full
     assert f"holds {QUEUE} kernels" in refused.json()["detail"]
     workers = server.get("/workers")["workers"]
     assert {worker["state"] for worker in workers} == {"busy"}, "those in reserve too: what spins is no longer young"
-    batch.join(timeout=60)
+    batch.join(timeout=250)
     assert server.post("/eval", item(ROW_KERNEL + "# room again")).status_code == 200
 
 
@@ -183,9 +183,9 @@ def test_what_a_client_has_left_is_not_judged(server: Server) -> None:
             client.post(server.address + path, json=body if path == "/eval" else {"items": [body] * 5})
         server.wait_until(lambda health: health["waiting"] == 0 and health["running"] == 4)
     for blocker in blockers:
-        blocker.join(timeout=30)
+        blocker.join(timeout=150)
     metrics = httpx.get(server.address + "/metrics").text
-    assert "kernelmill_judge_queue_places_taken 0" in metrics
+    assert "kernelmill_judge_queue_places_taken 0.0" in metrics
 
 
 def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> None:
@@ -198,7 +198,7 @@ def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> N
     ]
     for worker in _children(zygote):
         os.kill(worker, signal.SIGKILL)
-    sleeping.join(timeout=60)
+    sleeping.join(timeout=150)
     server.wait_until(lambda health: health["status"] == "ok")
     after = server.get("/fault_statistics")
     assert after["total"] > before["total"]

@@ -90,8 +90,8 @@ def test_from_a_problem_to_a_kernel(served: Any):
         (listed,) = (await client.get("/v1/kernels")).json()["jobs"]
         assert (listed["id"], listed["result"]) == (job["id"], None)
         text = (await client.get("/metrics")).text
-        assert 'kernelmill_kernels_answers_total{status="correct"} 3' in text
-        assert 'kernelmill_kernels_tokens_total{kind="prompt"} 300' in text
+        assert 'kernelmill_kernels_answers_total{status="correct"} 3.0' in text
+        assert 'kernelmill_kernels_tokens_total{kind="prompt"} 300.0' in text
         assert "kernelmill_judge_workers" in text
 
     served(test)

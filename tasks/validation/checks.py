@@ -7,9 +7,11 @@ the suite, the expectation, the column, the value found, and a row.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -26,6 +28,9 @@ from tasks.validation import projections
 from tasks.validation.config import ValidationConfig
 from tasks.validation.quarantine import bad_rows, bad_trajectories, is_row_level, split_file, write_quarantine
 from tasks.validation.suite import Check, Finding, Suite, load_suite, reward_range
+
+if TYPE_CHECKING:
+    from tasks.validation.runner import Checks
 
 R = TypeVar("R", bound=ArtifactRef)
 
@@ -124,7 +129,9 @@ def validate_update_metrics(checkpoint: CheckpointRef, config: ValidationConfig,
 
 def _if_valid(data: R, projection: pl.DataFrame, suite: Suite, docs_dir: Path) -> R:
     """Return `data` if its projection keeps every rule. Raises ValidationFailed otherwise."""
-    _require(_run([Check(RAW, suite, projection)], docs_dir), data, docs_dir)
+    with _checks(docs_dir) as checks:
+        findings = checks.run([Check(RAW, suite, projection)])
+    _require(findings, data, docs_dir)
     return data
 
 
@@ -135,12 +142,16 @@ def validate_sft_pairs(
     suite = load_suite("sft_pairs", config.suites, reward_range(reward))
     file = data.path / PAIRS_FILE
     projection = projections.pairs_projection(read_table(file), data.verified)
-    bad = bad_rows(projection, suite)
+    with _checks(docs_dir) as checks:
+        findings = checks.run([Check(RAW, suite, projection)])
+        bad = bad_rows(projection, findings)
+        left = projection.filter(~pl.col("pair_id").is_in(bad.get_column("pair_id").implode()))
+        if not bad.is_empty():
+            findings += checks.run([Check(PUBLISHED, suite, left)])
     if bad.is_empty():
-        return _if_valid(data, projection, suite, docs_dir)
-    left = projection.filter(~pl.col("pair_id").is_in(bad.get_column("pair_id").implode()))
+        _require(findings, data, docs_dir)
+        return data
     taken = projection.height - left.height
-    findings = _run([Check(RAW, suite, projection), Check(PUBLISHED, suite, left)], docs_dir)
     reasons = dict(bad.select("pair_id", "reason").iter_rows())
     write_quarantine(quarantine, [file], "pair_id", reasons, data.uri)
     _allow(taken, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
@@ -174,14 +185,16 @@ def validate_trajectories(
         "turns": projections.turns_projection(turns, trajectories, gamma, reward),
         "trajectories": projections.trajectories_projection(trajectories, turns, gamma),
     }
-    bad = bad_trajectories(*(bad_rows(view, suites[name]) for name, view in views.items()))
-    is_bad = pl.col("trajectory_id").is_in(bad.get_column("trajectory_id").implode())
-    checks = [Check(RAW, suites[name], view) for name, view in views.items()]
-    if not bad.is_empty():
-        checks += [Check(PUBLISHED, suites[name], view.filter(~is_bad)) for name, view in views.items()]
-    if Split.TRAIN.value in turns.get_column("split"):
-        checks.append(Check(PUBLISHED, suites["groups"], projections.groups_projection(turns.filter(~is_bad))))
-    findings = _run(checks, docs_dir)
+    with _checks(docs_dir) as checks:
+        found = {name: checks.run([Check(RAW, suites[name], view)]) for name, view in views.items()}
+        bad = bad_trajectories(*(bad_rows(view, found[name]) for name, view in views.items()))
+        is_bad = pl.col("trajectory_id").is_in(bad.get_column("trajectory_id").implode())
+        further: list[Check] = []
+        if not bad.is_empty():
+            further += [Check(PUBLISHED, suites[name], view.filter(~is_bad)) for name, view in views.items()]
+        if Split.TRAIN.value in turns.get_column("split"):
+            further.append(Check(PUBLISHED, suites["groups"], projections.groups_projection(turns.filter(~is_bad))))
+        findings = [*chain.from_iterable(found.values()), *checks.run(further)]
     files = [raw.path / TRAJECTORIES_FILE, raw.path / TURNS_FILE]
     reasons = dict(bad.select("trajectory_id", "reason").iter_rows())
     if reasons:
@@ -206,10 +219,14 @@ def _published(origin: R, destination: Path, **counts: int) -> R:
     return origin.model_copy(update={"uri": str(destination.resolve()), "digest": digest, **counts})
 
 
-def _run(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
-    from tasks.validation.runner import run_checks  # imports Great Expectations
+@contextmanager
+def _checks(docs_dir: Path) -> Generator["Checks"]:
+    """Yield what runs suites; the pages are written at the end."""
+    from tasks.validation.runner import Checks  # imports Great Expectations
 
-    return run_checks(checks, docs_dir)
+    checks = Checks(docs_dir)
+    yield checks
+    checks.write_pages()
 
 
 def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:
@@ -239,7 +256,7 @@ def _allow(
     if bad <= config.max_quarantined_fraction * rows:
         return
     about_rows = [finding for finding in findings if finding.check.data == RAW and is_row_level(finding.expectation)]
-    worst = max(about_rows, key=lambda finding: finding.rows)
+    worst = max(about_rows, key=lambda finding: len(finding.places))
     consequence = (
         f"{bad} of {rows} {noun} had to be quarantined (in {quarantine}), more than "
         f"validation.max_quarantined_fraction = {config.max_quarantined_fraction:g} allows"

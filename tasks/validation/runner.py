@@ -73,37 +73,49 @@ _DECORATION = (
 """Pictures of a product tour, and a font: 4.0 of each site's 4.1 MB. Pages fall back to the system's font."""
 
 
-def run_checks(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
-    """Run every check, write Data Docs (`index.html`) to `docs_dir`, and return the failures in the suites' order."""
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # pyright: ignore[reportAttributeAccessIssue]
-    shutil.rmtree(docs_dir, ignore_errors=True)
-    _add_site(context, docs_dir)
-    source = context.data_sources.add_pandas("tables")
-    findings: list[Finding] = []
-    passed: dict[str, bool] = {}
-    for check in checks:
-        name = f"{check.suite.name}_{check.data}"
-        rules = [_as_great_expectations(position, rule) for position, rule in enumerate(check.suite.expectations)]
-        expectations = gx.ExpectationSuite(name=name, expectations=rules)  # pyright: ignore[reportArgumentType]
-        suite = context.suites.add(expectations)
-        batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
-        definition = context.validation_definitions.add(gx.ValidationDefinition(name=name, data=batch, suite=suite))
-        result = definition.run(
-            batch_parameters={"dataframe": check.projection.to_pandas(use_pyarrow_extension_array=True)},
-            result_format={"result_format": "SUMMARY", "partial_unexpected_count": 5},
-        )
-        findings += _findings(check, result.results)
-        passed[name] = bool(result.success)
-    context.build_data_docs(site_names=[_SITE])
-    for name in _DECORATION:
-        decoration = docs_dir / "static" / name
-        if decoration.is_dir():
-            shutil.rmtree(decoration)
-        else:
-            decoration.unlink(missing_ok=True)
-    make_offline(docs_dir, passed)
-    return findings
+class Checks:
+    """Great Expectations for one artifact: suites run one after another, and all of their results become pages."""
+
+    def __init__(self, docs_dir: Path) -> None:
+        """`docs_dir`: folder of the pages (`index.html`); what is there goes."""
+        self._context = gx.get_context(mode="ephemeral")
+        self._context.variables.progress_bars = {"globally": False}  # pyright: ignore[reportAttributeAccessIssue]
+        shutil.rmtree(docs_dir, ignore_errors=True)
+        _add_site(self._context, docs_dir)
+        self._source = self._context.data_sources.add_pandas("tables")
+        self._docs_dir = docs_dir
+        self._passed: dict[str, bool] = {}
+
+    def run(self, checks: Sequence[Check]) -> list[Finding]:
+        """Run checks; return the failures in the suites' order."""
+        findings: list[Finding] = []
+        for check in checks:
+            name = f"{check.suite.name}_{check.data}"
+            rules = [_as_great_expectations(position, rule) for position, rule in enumerate(check.suite.expectations)]
+            expectations = gx.ExpectationSuite(name=name, expectations=rules)  # pyright: ignore[reportArgumentType]
+            suite = self._context.suites.add(expectations)
+            batch = self._source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
+            definition = self._context.validation_definitions.add(
+                gx.ValidationDefinition(name=name, data=batch, suite=suite)
+            )
+            result = definition.run(
+                batch_parameters={"dataframe": check.projection.to_pandas(use_pyarrow_extension_array=True)},
+                result_format={"result_format": "COMPLETE", "partial_unexpected_count": 5},
+            )
+            findings += _findings(check, result.results)
+            self._passed[name] = bool(result.success)
+        return findings
+
+    def write_pages(self) -> None:
+        """Write Data Docs of everything that was run."""
+        self._context.build_data_docs(site_names=[_SITE])
+        for name in _DECORATION:
+            decoration = self._docs_dir / "static" / name
+            if decoration.is_dir():
+                shutil.rmtree(decoration)
+            else:
+                decoration.unlink(missing_ok=True)
+        make_offline(self._docs_dir, self._passed)
 
 
 def _add_site(context: Any, docs_dir: Path) -> None:
@@ -145,8 +157,8 @@ def _findings(check: Check, results: Sequence[Any]) -> list[Finding]:
     for position, rule in enumerate(check.suite.expectations):
         result = by_position[position]  # a rule that was not run is an error, not a success
         if not result.success:
-            rows = int(result.result.get("unexpected_count") or 0)
-            findings.append(Finding(check, rule, _found(result), rows, _example(check, result)))
+            places = tuple(sorted(int(place) for place in result.result.get("unexpected_index_list") or []))
+            findings.append(Finding(check, rule, _found(result), places))
     return findings
 
 
@@ -167,10 +179,3 @@ def _exception_message(information: dict[str, Any]) -> str:
         if message:
             return str(message).strip()
     return "no reason given"
-
-
-def _example(check: Check, result: Any) -> str:
-    positions = result.result.get("partial_unexpected_index_list") or []
-    if not positions or "row_id" not in check.projection.columns:
-        return "-"
-    return str(check.projection.get_column("row_id")[int(positions[0])])

@@ -126,7 +126,17 @@ class Finding(NamedTuple):
     check: Check
     expectation: Expectation
     found: str
-    rows: int
-    """Rows that break it; 0 if it is a property of the batch."""
-    example: str
-    """A row_id, or `-`."""
+    places: tuple[int, ...] = ()
+    """Places in the projection of the rows that break it; none if it is a property of the batch."""
+
+    @property
+    def suite(self) -> str:
+        """Name of the suite."""
+        return self.check.suite.name
+
+    @property
+    def example(self) -> str:
+        """The `row_id` of a row that breaks it, or `-`."""
+        if not self.places or "row_id" not in self.check.projection.columns:
+            return "-"
+        return str(self.check.projection.get_column("row_id")[self.places[0]])

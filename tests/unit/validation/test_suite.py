@@ -9,7 +9,7 @@ import pytest
 
 from kernels_eval.errors import InputError
 from tasks.validation.checks import Failure, ValidationFailed
-from tasks.validation.quarantine import ROW_LEVEL, is_row_level
+from tasks.validation.quarantine import is_row_level
 from tasks.validation.suite import SHIPPED_SUITES, SUITE_NAMES, Expectation, load_suite, reward_range
 
 _PARAMETERS = {"minimum_reward": 0.0, "maximum_reward": 2.3}
@@ -70,9 +70,10 @@ def test_a_missing_folder_is_told() -> None:
     ],
 )
 def test_partial_and_lenient_rules_take_no_rows_out(change: dict[str, object]) -> None:
-    rule = Expectation(type=ROW_LEVEL[0], kwargs={"column": "a"})
+    rule = Expectation(type="expect_column_values_to_not_be_null", kwargs={"column": "a"})
     assert is_row_level(rule)
     assert not is_row_level(rule.model_copy(update=change))
+    assert not is_row_level(rule.model_copy(update={"type": "expect_column_mean_to_be_between"}))
 
 
 def test_reward_ranges_come_from_the_functions() -> None:

@@ -209,13 +209,13 @@ SPINNING_INIT = "self.side, self.done = torch.cuda.Stream(), None\nself.some = t
 EARLY = """
 import sys
 rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
-launch = rounds._launch
+judges_launch = rounds._launch
 def early(self, gate):
     self._make_timed_calls(range(len(self._calls)))
     torch.cuda.synchronize()
     outcomes, calls = list(self._outcomes), self._make_timed_calls
     self._make_timed_calls = lambda *_: None
-    launch(self, gate)
+    judges_launch(self, gate)
     self._make_timed_calls, self._outcomes = calls, outcomes
 rounds._launch = early
 """

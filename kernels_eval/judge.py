@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import backend_for, backend_named, variables_for
+from kernels_eval.cells import joined
 from kernels_eval.compile.one_shot import Builder, CompileCache
 from kernels_eval.config import AUTO, BACKEND, JudgeConfig, with_settings
 from kernels_eval.error_categories import ErrorCategory
@@ -30,6 +31,7 @@ from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.inductor_names import provided_names
 from kernels_eval.streaming import CountedProgress, Item, Progress, stream_verdicts
 from kernels_eval.verdict import Status, Verdict, fault
+from kernels_eval.workloads import workloads_of
 
 _YOUNG_S = 0.5
 """Time after which a running kernel gives up its slot: a worker in reserve takes the next one."""
@@ -158,11 +160,21 @@ class Judge:
         backend: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> "Future[Verdict]":
-        """Queue one kernel. `settings`: fields of JudgeConfig for it alone (kernels_eval.config.CHANGEABLE)."""
+        """Queue one kernel. `settings`: fields of JudgeConfig for it alone (kernels_eval.config.CHANGEABLE).
+
+        At each workload, if the problem lists several (kernels_eval.workloads); their verdicts become one.
+        """
         if isinstance(problem, str):
             problem = Problem(problem_id="problem", source=problem)
         kernel_source = without_mark(kernel_source)
         config = self.check(problem, backend, settings, kernel_source)
+        workloads = workloads_of(problem.source, problem.problem_id)
+        if not workloads:
+            return self._submit(problem, kernel_source, config)
+        cells = [problem.model_copy(update={"source": workload.source}) for workload in workloads]
+        return joined(workloads, [self._submit(cell, kernel_source, config) for cell in cells])
+
+    def _submit(self, problem: Problem, kernel_source: str, config: JudgeConfig) -> "Future[Verdict]":
         hardware = (gpu_name() or "") if config.device == "cuda" else ""
         key = verdict_key(problem, kernel_source, config, hardware)
         known = self._cache.get(key)

@@ -15,6 +15,7 @@ from pydantic import field_validator
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.workloads import workloads_of
 
 _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """Exceptions of ast.parse: ValueError for lone surrogates, the last two for source that is nested too deeply."""
@@ -83,6 +84,7 @@ def check_problem_source(source: str, where: str) -> None:
     if missing:
         expected = f"expected a KernelBench problem that defines {', '.join(REQUIRED_NAMES)}"
         raise InputError(f"{where}: {expected}; missing: {', '.join(missing)}")
+    workloads_of(without_mark(source), where)
 
 
 def split_source(text: str, where: str) -> tuple[str, str]:

@@ -117,6 +117,19 @@ class Issue(FrozenModel):
     remedy: str
 
 
+class Cell(FrozenModel):
+    """Result at one workload of a problem that lists several (kernels_eval.workloads)."""
+
+    workload: str
+    """Its constants in words: `batch_size=16, dim=1000`."""
+    status: Status
+    speedup: float | None = None
+    candidate_ms: float | None = None
+    reference_ms: float | None = None
+    error_category: str | None = None
+    """The category or the broken rule, if it is not correct."""
+
+
 MEASURED = ("error_message", "max_abs_error", "max_rel_error", "sandbox", "seed_commitment", "profile")
 """Fields of a verdict that differ from one evaluation of a kernel to the next: they depend on what was drawn secretly,
 and on the machine. No later stage of a run depends on them."""
@@ -163,6 +176,8 @@ class Verdict(FrozenModel):
     issues: tuple[Issue, ...] = ()
     """Issues of a correct kernel, those of the whole call first. Without a GPU all classes are looked for; on one those
     that the profile and the compiler show."""
+    cells: tuple[Cell, ...] = ()
+    """Results by workload, of a problem that lists several; the others are then of all of them."""
     warnings: tuple[str, ...] = ()
     """Properties that a correct kernel relies on and Triton does not promise. Found without a GPU."""
     judge_version: str = JUDGE_VERSION

@@ -241,6 +241,9 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
         speed = f", speed-up {verdict.speedup:.2f} ({verdict.timing_source})" if verdict.speedup is not None else ""
         reasons = [reason for reason in (verdict.rejection_reason, verdict.error_message) if reason]
         typer.echo(": ".join([f"{verdict.status}{speed}", *reasons]))
+        for cell in verdict.cells:
+            gain = "" if cell.speedup is None else f", speed-up {cell.speedup:.2f}"
+            typer.echo(f"at {cell.workload}: {cell.error_category or cell.status}{gain}")
         for warning in verdict.warnings:
             typer.echo(f"warning: {warning}")
     raise_fault(verdict, str(problem))

@@ -61,6 +61,9 @@ def full(verdict: Verdict, reward: float) -> str:
     for issue in verdict.issues[:_MOST_ISSUES]:
         place = "" if issue.kernel is None else f" in {issue.kernel}"
         lines.append(f"Issue{place}: {issue.message}; {issue.remedy}.")
+    for cell in verdict.cells:
+        gain = "" if cell.speedup is None else f", {cell.speedup:.2f}x{mark}"
+        lines.append(f"At {cell.workload}: {cell.error_category or cell.status.value}{gain}")
     lines += [f"Warning: {warning}." for warning in verdict.warnings]
     if verdict.error_message:
         lines += ["Message:", _shortened(verdict.error_message)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernels_eval.backends import backend_named, backend_names
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import Cell, Issue, IssueKind, Resources, Status, TimingSource, Verdict
 from tasks.models.chat_templates import Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.feedback import feedback_text
@@ -90,6 +90,15 @@ def test_full_feedback_names_issues_with_their_remedies_and_the_others_none() ->
     assert [line for line in lines if "Issue" in line] == [f"Issue in add: {n} bytes; remedy {n}." for n in range(5)]
     for style in ("brief", "none"):
         assert feedback_text(told, 0.55, style) == feedback_text(SLOW, 0.55, style)
+
+
+def test_full_feedback_lists_the_workloads_of_a_problem_that_has_several() -> None:
+    cells = (
+        Cell(workload="n=8", status=Status.CORRECT, speedup=0.5),
+        Cell(workload="n=9", status=Status.INCORRECT, error_category="wrong_values"),
+    )
+    text = feedback_text(SLOW.model_copy(update={"cells": cells}), 0.5, "full")
+    assert "At n=8: correct, 0.50x (roofline estimate)\nAt n=9: wrong_values" in text
 
 
 def test_a_measurement_bears_no_mark_of_an_estimate() -> None:

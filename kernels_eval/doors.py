@@ -7,12 +7,13 @@ resolves names can import from; installed packages come first. To a cache key th
 
 import functools
 import importlib
+import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -26,6 +27,8 @@ GROUP = "kernelmill."
 """Entry points of the door `reward` are in the group `kernelmill.reward`."""
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 FORM = "package.module:name"
+_CALLED = re.compile(r"a function \((\w+(?:, \w+)*)\)")
+"""Beginning of a signature that says with what a name is called."""
 
 
 class Door(NamesCode):
@@ -45,6 +48,8 @@ class Door(NamesCode):
         """
         self.name = name
         self.signature = signature
+        called = _CALLED.match(signature)
+        self._parameters = () if called is None else tuple(called[1].split(", "))
         self._accepts = accepts
         self._other_values = other_values
         self._ours = ours
@@ -79,7 +84,7 @@ class Door(NamesCode):
         """Return what a name stands for, imported. Raises InputError, which says what is missing where."""
         path = self.path_of(name)
         found = _imported(self.name, path, self.signature)
-        if not self._accepts(found):
+        if not self._accepts(found) or not takes(found, self._parameters):
             raise InputError(f"{self.name}: {path}: expected {self.signature}, found {_described(found)}")
         return found
 
@@ -104,6 +109,19 @@ class Door(NamesCode):
         if value is not None and not self.knows(value):
             raise ValueError(self.expectation)
         return value
+
+
+def takes(found: Any, parameters: Sequence[str]) -> bool:
+    """True if a function can be called with these positional arguments, or its signature is not known."""
+    if not parameters:
+        return True
+    try:
+        inspect.signature(found).bind(*parameters)
+    except TypeError:
+        return False
+    except ValueError:  # of some built-in functions
+        return True
+    return True
 
 
 def files_of(package: str, attribute: str) -> Callable[[], dict[str, str]]:
@@ -185,12 +203,16 @@ def _imported(door: str, path: str, signature: str) -> Any:
 
 
 def _described(found: Any) -> str:
-    return "a function" if isinstance(found, FunctionType) else f"an object of type {type(found).__name__}"
+    if isinstance(found, FunctionType):
+        return f"a function ({', '.join(inspect.signature(found).parameters)})"
+    return f"an object of type {type(found).__name__}"
 
 
 def _defined(module: Any) -> Iterator[str]:
     for name, value in vars(module).items():
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__:
+        is_code = isinstance(value, FunctionType | BuiltinFunctionType | type)
+        is_imported = value.__module__ != module.__name__ if is_code else isinstance(value, ModuleType)
+        if not name.startswith("_") and not is_imported:
             yield name
 
 

@@ -73,7 +73,9 @@ def check_named_code(config: RunConfig) -> None:
 
 
 def check_problems(config: RunConfig) -> None:
-    """Check that there are problems to train on if anything is trained on them."""
+    """Check that problems come from somewhere, and that there are some to train on if anything is trained on them."""
+    if not config.problems.is_generated and config.problems.path is None:
+        raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
     if config.problems.train:
         return
     if config.problems.is_generated and config.problems.heldout_source is None:

@@ -45,15 +45,18 @@ def inspect(
 
 
 def explain(
-    category: Annotated[str | None, typer.Argument(help="Category of a verdict, such as `data_race`.")] = None,
+    category: Annotated[
+        str | None, typer.Argument(help="Category of a verdict, such as `data_race`, or a status.")
+    ] = None,
 ) -> None:
-    """Say what an error category of a verdict means, its usual cause and what to do; all categories without one."""
+    """Say what an error category of a verdict means, its usual cause and what to do; all of a status, or all."""
     from kernels_eval.error_categories import EXPLANATIONS, ErrorCategory, category_of
 
-    if category is None:
+    statuses = list(dict.fromkeys(each.status for each in EXPLANATIONS.values()))
+    if category is None or category in statuses:
         width = max(map(len, ErrorCategory))
-        for status in dict.fromkeys(each.status for each in EXPLANATIONS.values()):
-            of_status = {name: each for name, each in EXPLANATIONS.items() if each.status is status}
+        for status in statuses if category is None else [category]:
+            of_status = {name: each for name, each in EXPLANATIONS.items() if each.status == status}
             lines = [f"  {name:{width}}  {each.meaning}" for name, each in of_status.items()]
             typer.echo("\n".join([status, *lines]))
         return

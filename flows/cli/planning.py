@@ -35,12 +35,15 @@ def plan(
 
     from flows.capacity.planner import plan as plan_capacity
     from flows.capacity.speed import GPUS, Assumptions, describe
+    from flows.checks.settings import check_named_code, check_problems
     from flows.settings.configuration import load_configuration
     from kernels_eval.errors import InputError
 
     if gpu not in GPUS:
         raise InputError(f"--gpu: found {gpu}, expected one of {', '.join(GPUS)}")
     settings = load_configuration(config_path(config, config_option), set_ or [])
+    check_named_code(settings)
+    check_problems(settings)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{settings.run_id}[/bold]")
     for number, line in enumerate(describe(settings), start=1):

@@ -243,7 +243,10 @@ def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
 
     nearest = min(ACCESS_LOG.regions, key=distance)
     offset = address - nearest.base
-    where = f"{offset - nearest.size} bytes past the end" if offset >= 0 else f"{-offset} bytes before the start"
+    past = offset - nearest.size
+    where = (
+        f"{-offset} bytes before the start" if offset < 0 else f"{past} bytes past the end" if past else "at the end"
+    )
     raise OutOfBoundsError(
         f"the kernel {verb} outside its tensors: {where} of the {nearest.size} bytes of `{nearest.name}` "
         f"({int(outside.sum())} of {flat.size} elements of this access, program {ACCESS_LOG.program})"

@@ -3,11 +3,12 @@
 Nothing that is named is imported until it is asked for.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from kernels_eval.doors import Door, files_of
+from kernels_eval.doors import Door, files_of, takes
 from kernels_eval.errors import InputError
 from tasks.trajectories.groups import Compares
 
@@ -46,7 +47,17 @@ def estimator(*, compares: Compares, critic: bool = False) -> Callable[[Callable
     if critic and compares != "nothing":
         raise InputError(f"estimator: with a critic found compares={compares!r}, expected 'nothing'")
 
+    arguments = ("rewards", "mask", "settings") if compares == "nothing" else ("scores", "groups", "mask")
+    if critic:
+        arguments = ("rewards", "mask", "settings", "values")
+
     def declare(function: Callable[..., Any]) -> Estimator:
+        if not takes(function, arguments):
+            found = ", ".join(inspect.signature(function).parameters)
+            raise InputError(
+                f"{function.__name__}: with compares={compares!r} expected the arguments ({', '.join(arguments)}), "
+                f"found ({found})"
+            )
         return Estimator(function, compares, critic)
 
     return declare

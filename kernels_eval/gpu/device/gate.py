@@ -4,7 +4,7 @@ A kernel of one thread waits on the default stream until a word in host memory i
 waits with it. The host needs 20 to 100 µs to launch a call that the device makes in 5: behind a closed gate the
 launches are all in the device's queue before the first one runs. Behind them another kernel of one thread sets a second
 word. The judge opens the gate, reads the clock, waits for that word and reads the clock again: the time between is the
-device's alone. Neither the way of a message nor that of a process out of its sleep is part of it.
+device's alone, without message latency and process wake-up.
 
 The words lie in a page of a file that both processes map, a candidate's and the worker. A candidate can write them too.
 To open early gains nothing, since no input has arrived; to end early gains nothing, since the judge samples the outputs

@@ -155,3 +155,40 @@ def test_the_modules_of_the_folder_are_shipped(here: Path):
     (here / "unused.py").write_text("")
     DOOR.load("alone:f"), DOOR.load("mine.shapes:f")
     assert doors.sources_here() == [here / "alone.py", here / "mine"]
+
+
+@pytest.mark.parametrize(
+    "text", ["def f():\n    return 1\n", "def f(a, b):\n    return 1\n", "def f(*, x):\n    return 1\n"]
+)
+def test_a_function_with_other_arguments_is_refused_before_it_is_called(here: Path, text: str):
+    (here / "my_shapes.py").write_text(text)
+    with pytest.raises(InputError, match=r"my_shapes:f: expected a function \(float\) -> float, found a function \("):
+        DOOR.load("my_shapes:f")
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(a, b=1): ...\n", "def f(*a): ...\n", "class f:\n    def __init__(self, x): ...\n"]
+)
+def test_further_arguments_may_have_defaults(here: Path, text: str):
+    (here / "my_shapes.py").write_text(text)
+    assert DOOR.load("my_shapes:f") is not None
+
+
+def test_what_is_declared_by_a_decorator_is_listed(here: Path):
+    (here / "my_estimators.py").write_text(
+        "from tasks.update.doors import estimator\n@estimator(compares='turns')\ndef rank(scores, groups, mask): ...\n"
+    )
+    with pytest.raises(InputError, match=r"it defines .*\brank$"):
+        DOOR.load("my_estimators:rnak")
+
+
+def test_an_estimator_with_other_arguments_is_refused():
+    from tasks.update.doors import estimator
+
+    with pytest.raises(
+        InputError, match=r"mine: with compares='turns' expected the arguments \(scores, groups, mask\)"
+    ):
+
+        @estimator(compares="turns")
+        def mine(scores):  # pyright: ignore[reportUnusedFunction]
+            return scores

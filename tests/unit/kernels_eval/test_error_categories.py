@@ -88,6 +88,13 @@ def test_explain_without_a_category_lists_all():
     assert len(said.splitlines()) == len(ErrorCategory) + len({each.status for each in EXPLANATIONS.values()})
 
 
+def test_explain_of_a_status_lists_its_categories():
+    code, said = run("runtime_error")
+    assert code == 0
+    of_status = [name for name, each in EXPLANATIONS.items() if each.status == "runtime_error"]
+    assert [line.split()[0] for line in said.splitlines()] == ["runtime_error", *of_status]
+
+
 def test_explain_names_the_nearest_categories_of_a_wrong_one():
     code, said = run("wrong_value")
     assert code != 0

@@ -23,9 +23,12 @@ from tasks.evaluation.report import charts
 from tasks.evaluation.report.page import style_sheet
 from tasks.pipeline.store import digest_of
 from tasks.tracking.figures import FigureLine, read_lines
+from tasks.tracking.steps import read_steps
 
 MOST_RUNS = 6
 """Runs whose curves are drawn over each other: as many as there are colours."""
+_MOST_POINTS = 400
+"""Of a curve over optimizer steps."""
 _TEMPLATES = Path(__file__).parent / "templates"
 _CURVES = (
     ("evaluation", "correct", "Held-out correct", "policy", charts.percent),
@@ -185,6 +188,13 @@ def curves_of(runs: Sequence[RunFolder]) -> list[tuple[str, Markup]]:
     """Return title and chart of each figure that one of the runs has; the runs' colours are in their order."""
     lines = [(run, read_lines(run.folder)) for run in runs]
     found: list[tuple[str, Markup]] = []
+    losses = [
+        charts.Series(f"tone-s{place}", run.name, [float(step) for step, _ in points], [loss for _, loss in points])
+        for place, run in enumerate(runs)
+        if (points := _loss_of_sft(run))
+    ]
+    if losses:
+        found.append(("Loss of SFT", charts.several_lines(losses, x_label="step", form=charts.short)))
     for stage, name, title, axis, form in _CURVES:
         series = [
             charts.Series(f"tone-s{place}", run.name, [float(x) for x, _ in points], [y for _, y in points])
@@ -194,6 +204,12 @@ def curves_of(runs: Sequence[RunFolder]) -> list[tuple[str, Markup]]:
         if series:
             found.append((title, charts.several_lines(series, x_label=axis, form=form)))
     return found
+
+
+def _loss_of_sft(run: RunFolder) -> list[tuple[int, float]]:
+    steps = read_steps(run.folder).get("sft", [])
+    found = [(line.step, line.figures["loss"]) for line in steps if "loss" in line.figures]
+    return found[:: -(-len(found) // _MOST_POINTS) or 1]
 
 
 def _points(lines: Sequence[FigureLine], stage: str, name: str) -> list[tuple[int, float]]:

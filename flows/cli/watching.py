@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tasks.tracking.figures import FigureLine
+    from tasks.tracking.steps import StepLine
 
 _LATEST = Path("runs/latest")
 WIDTH = 80
@@ -59,6 +60,8 @@ ROWS = (
     Shown("update", "learning_rate", "learning rate"),
     Shown("update", "gpu_busy", "GPUs busy", True),
 )
+STEP_FIGURES = ("loss", "validation_loss", "gradient_norm", "learning_rate", "tokens_per_s")
+"""Figures of a training's optimizer steps."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -105,11 +108,12 @@ def _follow(folder: Path, console: "Console", interval: float) -> None:
 def _changes(folder: Path, interval: float) -> Iterator[None]:
     """Yield at once, and after each change of the run's record."""
     from tasks.tracking.figures import read_lines
+    from tasks.tracking.steps import read_steps
 
-    seen: list[FigureLine] | None = None
+    seen: object = None
     while True:
-        if (lines := read_lines(folder)) != seen:
-            seen = lines
+        if (found := (read_lines(folder), read_steps(folder))) != seen:
+            seen = found
             yield
         time.sleep(interval)
 
@@ -131,15 +135,20 @@ def view(folder: Path, console: "Console") -> "Group":
     from rich.text import Text
 
     from tasks.tracking.figures import FIGURES_FILE, has_lines, read_lines
+    from tasks.tracking.steps import read_steps
 
-    lines = read_lines(folder)
+    lines, steps = read_lines(folder), read_steps(folder)
     heading = Text(f"{folder.name}: {_extent(folder, lines)}; {stage_of(folder)}")
     if not lines and has_lines(folder):
         return Group(heading, Text(f"{folder / FIGURES_FILE}: damaged: none of its lines holds figures"))
-    if not lines:
-        return Group(heading, Text("no figures yet: the first come with the first held-out evaluation or rollout"))
+    if not lines and not steps:
+        return Group(heading, Text("no figures yet: the first come with SFT, the first held-out evaluation or rollout"))
     blocks = _BLOCKS if "utf" in console.encoding.lower() else _ASCII
-    return Group(heading, _table(lines, blocks), Text(f"verdicts of the last rollout: {_statuses(lines)}"))
+    table = _table()
+    for training, done in steps.items():
+        _add_steps(table, training, done, blocks)
+    _add_figures(table, lines, blocks)
+    return Group(heading, table, Text(f"verdicts of the last rollout: {_statuses(lines)}"))
 
 
 def _extent(folder: Path, lines: Sequence["FigureLine"]) -> str:
@@ -160,7 +169,7 @@ def stage_of(folder: Path) -> str:
     return f"{events[-1]['label']} {events[-1]['what']} ({events[-1]['time']})" if events else "no stage yet"
 
 
-def _table(lines: Sequence["FigureLine"], blocks: str) -> "Table":
+def _table() -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -169,6 +178,23 @@ def _table(lines: Sequence["FigureLine"], blocks: str) -> "Table":
     table.add_column("last", justify="right", no_wrap=True)
     table.add_column("iteration", justify="right", no_wrap=True)
     table.add_column("curve", no_wrap=True)
+    return table
+
+
+def _add_steps(table: "Table", training: str, done: Sequence["StepLine"], blocks: str) -> None:
+    """Add a section with the optimizer steps of a training; of updates, whose means are shown below, the loss alone."""
+    name = training.replace("_", " ").replace("/", " of the ").replace("sft", "SFT")
+    for figure in STEP_FIGURES[: 1 if training.startswith("update") else None]:
+        known = [(line.step, line.figures[figure]) for line in done if figure in line.figures]
+        if known:
+            curve = sparkline([value for _, value in known], _CURVE, blocks)
+            title = f"{name}: {figure.replace('_', ' ').replace(' per s', '/s')}"
+            table.add_row(title, _digits(known[-1][1]), f"step {known[-1][0]}", curve)
+    table.add_section()
+
+
+def _add_figures(table: "Table", lines: Sequence["FigureLine"], blocks: str) -> None:
+    """Add the figures over the iterations."""
     before = ""
     for row in ROWS:
         series = {line.iteration: line.figures for line in lines if line.stage == row.stage}
@@ -183,17 +209,20 @@ def _table(lines: Sequence["FigureLine"], blocks: str) -> "Table":
         number, value = known[-1]
         curve = sparkline([value for _, value in values], _CURVE, blocks)
         table.add_row(row.title, _shown(row, value, series[number].get(f"{row.figure}_ci")), str(number), curve)
-    return table
 
 
 def _shown(row: Shown, value: float, interval: list[float] | None) -> str:
     """Return a figure with its interval; shares in percent."""
 
     def digits(number: float) -> str:
-        return f"{100 * number:.1f}" if row.is_share else f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+        return f"{100 * number:.1f}" if row.is_share else _digits(number)
 
     ends = f" [{digits(interval[0])}, {digits(interval[1])}]" if interval else ""
     return f"{digits(value)}{' %' * row.is_share}{ends}"
+
+
+def _digits(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
 def _statuses(lines: Sequence["FigureLine"]) -> str:

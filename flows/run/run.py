@@ -3,6 +3,7 @@
 runs/<run_id>/config.yaml      the resolved configuration
               state.json       references to everything made so far (flows.run.state)
               figures.jsonl    figures of each rollout, update and evaluation, as they come (tasks.tracking.figures)
+              steps.jsonl      optimizer steps of SFT and updates, as they come (tasks.tracking.steps)
               log.txt          what Prefect and the stages logged
               checkpoints/     policy-000 (SFT), policy-001, … : links into the store
               trajectories/    iteration=0, … : links to the validated batches
@@ -20,6 +21,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,11 +44,12 @@ from kernels_eval.frozen import normalised
 from tasks.cluster.workers import stop_workers
 from tasks.pipeline.artifact_queue import artifacts_sent
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
-from tasks.pipeline.stage import StageListener, StageRecord, Workspace
+from tasks.pipeline.stage import OptimizerSteps, StageListener, StageRecord, Workspace
 from tasks.pipeline.store import digest_of
 from tasks.pipeline.verdicts import with_kept_verdicts
 from tasks.tracking.figures import FigureStage, record_figures
 from tasks.tracking.live import LiveTracking
+from tasks.tracking.steps import StepRecord, step_lines, steps_of, training_of
 from tasks.tracking.task import live_tracking
 
 SignalHandler = Callable[[int, FrameType | None], Any] | int | None
@@ -86,6 +89,11 @@ class Run:
         """`runs/<run_id>`."""
         return self.workspace.run_dir
 
+    @cached_property
+    def steps(self) -> StepRecord:
+        """Record of the run's optimizer steps."""
+        return StepRecord(self.run_dir)
+
     @property
     def judge(self) -> JudgeConfig:
         """The judge's settings. Verdicts of a CPU are kept in the folder of runs: no run judges a kernel again."""
@@ -97,6 +105,9 @@ class Run:
             self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
             self.state = self.state.with_policy(policy, self.config.rollout.staleness)
             self.record()
+            self.steps.add(steps_of(policy))  # those of a cached training
+            if self.tracking is not None:
+                self.tracking.log_metrics(policy)
             if policy.weight_version > 0:
                 self._note_figures(policy.weight_version - 1, "update", policy)
         return policy
@@ -200,6 +211,13 @@ class Run:
             if isinstance(artifact, TrajectoryBatchRef):
                 self.tracking.log_samples(iteration, artifact)
 
+    def note_steps(self, name: str, label: str, key: str, rows: OptimizerSteps) -> None:
+        """Record optimizer steps of a stage that trains, as they come."""
+        lines = step_lines(training_of(name, label), key, rows)
+        self.steps.add(lines)
+        if self.tracking is not None:
+            self.tracking.log_steps(lines)
+
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)
 
@@ -256,7 +274,9 @@ def open_run(config: RunConfig) -> Generator[Run]:
         tracking = _tracking(config, run_dir)
         failed = True
         try:
-            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds, 0, tracking, load)
+            run = Run(with_converted_model(config), workspace, state, began, state.wall_seconds, 0, tracking, load)
+            workspace.on_steps = run.note_steps
+            yield run
             failed = False
         finally:
             cluster.stop(keep_logs=failed)

@@ -21,7 +21,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
@@ -37,6 +37,7 @@ from tasks.pipeline.store import digest_of, parts_of, published_digest
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
+OptimizerSteps = Sequence[Mapping[str, Any]]
 
 REPORT_STAGE = "report"
 """Not a cached stage, but `--refresh` accepts it."""
@@ -107,6 +108,8 @@ class Workspace:
     returned: dict[str, ArtifactRef] = field(default_factory=dict[str, ArtifactRef])
     """By uri: the reference that Prefect returned; by its identity Prefect draws the dependencies between stages."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
+    on_steps: Callable[[str, str, str, OptimizerSteps], None] = lambda _name, _label, _key, _rows: None
+    """Called with name, label and key of a training's stage, and the optimizer steps that it did, as they come."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set when the run ends although stages of other threads compute: what fails then is not tried again."""
 
@@ -134,6 +137,12 @@ class Stage:
     name: str
     key: str
     progress: Progress = silent
+    label: str = ""
+
+    def on_steps(self, rows: OptimizerSteps) -> None:
+        """Pass on optimizer steps of this stage's training."""
+        if rows:
+            self.workspace.on_steps(self.name, self.label, self.key, rows)
 
     @property
     def destination(self) -> Path:
@@ -175,7 +184,7 @@ class StageTask(Generic[P, R]):
         arguments = self.arguments(*args, **kwargs)
         label = self.label.format(**arguments)
         key = self.key(arguments)
-        stage = Stage(workspace, self.name, key)
+        stage = Stage(workspace, self.name, key, label=label)
         computed = False
 
         def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:

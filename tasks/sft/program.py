@@ -1,9 +1,9 @@
 """Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.training.ranks`.
 
-Yields progress dicts (`done`, `total`, figures) a few times a second, and at last the rows of `metrics.parquet` with
-the digests of what was written (tasks.training.metrics.record). Every `save_interval` steps the validation loss is
-measured and rank 0 publishes `step-<n>` in the work folder: policy and optimizer state. The newest ones and the best
-one stay (tasks.training.retention).
+Yields progress dicts (`done`, `total`, figures, rows of the `steps` since) a few times a second, and at last the rows
+of `metrics.parquet` with the digests of what was written (tasks.training.metrics.record). Every `save_interval` steps
+the validation loss is measured and rank 0 publishes `step-<n>` in the work folder: policy and optimizer state. The
+newest ones and the best one stay (tasks.training.retention).
 """
 
 import shutil
@@ -74,7 +74,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if job.interim.resume is not None:
         restore_optimizer(engine, job.interim.resume)
     total = config.steps_for(len(training))
-    reported = time.perf_counter()
+    reported, told = time.perf_counter(), 0
     for step in range(job.interim.steps, total):
         if config.early_stop is not None and _best_validation(rows)[1] >= config.early_stop:
             break
@@ -116,7 +116,14 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
                 save_optimizer(engine, folder)
         if last or time.perf_counter() - reported > _PROGRESS_INTERVAL_S:
             reported = time.perf_counter()
-            yield {"done": step + 1, "total": total, "loss": loss, "tokens_per_s": tokens / seconds}
+            yield {
+                "done": step + 1,
+                "total": total,
+                "steps": rows[told:],
+                "loss": loss,
+                "tokens_per_s": tokens / seconds,
+            }
+            told = len(rows)
     best_step = rows[-1]["step"] if config.early_stop is None else _best_validation(rows)[0]
     if best_step == rows[-1]["step"]:
         save_weights(engine, tokenizer, job.folder)

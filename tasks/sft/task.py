@@ -69,7 +69,18 @@ def fine_tune(
     """
     from tasks.sft.train import train_sft
 
-    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, roles=roles)
+    return train_sft(
+        data,
+        model,
+        config,
+        engine,
+        seed,
+        stage.destination,
+        stage.work_dir,
+        stage.progress,
+        roles=roles,
+        on_steps=stage.on_steps,
+    )
 
 
 @stage_task(
@@ -145,7 +156,17 @@ def _fine_tune_further(
     from tasks.sft.train import train_sft
 
     return train_sft(
-        data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial, roles
+        data,
+        model,
+        config,
+        engine,
+        seed,
+        stage.destination,
+        stage.work_dir,
+        stage.progress,
+        initial,
+        roles,
+        stage.on_steps,
     )
 
 

@@ -22,7 +22,7 @@ from tasks.sft.conversations import encode_conversations, learn_tokenizer, read_
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import record
+from tasks.training.metrics import OnSteps, record, unseen
 from tasks.training.ranks import make_room, prepare_ranks, run_on_ranks
 from tasks.training.retention import find_interim
 
@@ -38,6 +38,7 @@ def train_sft(
     progress: Progress,
     initial: CheckpointRef | None = None,
     roles: tuple[str, ...] = (),
+    on_steps: OnSteps = unseen,
 ) -> CheckpointRef:
     """Train a policy on the used pairs of `data` and publish it; `roles`: on those that these agents answer.
 
@@ -95,7 +96,7 @@ def train_sft(
             )
             return run_on_ranks(engine, sft_program, job)
 
-        record(with_smaller_batches(engine, run), folder, progress)
+        record(with_smaller_batches(engine, run), folder, progress, on_steps)
     if engine.gpus_per_rank > 0:  # the update's engine may not fit beside this one
         make_room(engine)
     return CheckpointRef(

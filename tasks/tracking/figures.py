@@ -11,8 +11,6 @@ by another one, its new line follows, and what descended from the old one is not
 torn line: readers skip what is not a line of this kind, the next writer begins a new one.
 """
 
-import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +22,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.stage_figures import evaluation_figures, rollout_figures, update_figures
 from tasks.pipeline.json_file import json_lines
 from tasks.pipeline.references import ArtifactRef, EvaluationRef, TrajectoryBatchRef
+from tasks.tracking.lines import append_lines, utc_now
 
 FIGURES_FILE = "figures.jsonl"
 FigureStage = Literal["rollout", "update", "evaluation", "evaluation_greedy"]
@@ -41,24 +40,12 @@ class FigureLine(FrozenModel):
 
 def new_line(iteration: int, stage: FigureStage, artifact: str, figures: dict[str, Any]) -> FigureLine:
     """Return a line with the present time."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return FigureLine(time=now, iteration=iteration, stage=stage, artifact=artifact, figures=figures)
+    return FigureLine(time=utc_now(), iteration=iteration, stage=stage, artifact=artifact, figures=figures)
 
 
 def append_line(run_dir: Path, line: FigureLine) -> None:
     """Append a line to the run's figures; a torn one before it is ended first."""
-    path = run_dir / FIGURES_FILE
-    with path.open("ab+") as file:
-        torn = file.tell() > 0 and not _ends_a_line(path)
-        file.write(b"\n" * torn + line.model_dump_json().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+    append_lines(run_dir / FIGURES_FILE, [line.model_dump_json()])
 
 
 def read_lines(run_dir: Path) -> list[FigureLine]:

@@ -1,35 +1,55 @@
 """Live tracking: a thread of the driver that logs a run's figures to W&B as they come.
 
-The stages never wait for W&B: `log_line` and `log_metrics` only put rows into a queue. `<run>/wandb/sent.jsonl` notes
-what was logged to which project; nothing is logged to it twice, by whatever driver of the run.
+The stages never wait for W&B: they only put rows into a queue. `<run>/wandb/sent.jsonl` notes what was logged to which
+project; nothing is logged to it twice, by whatever driver of the run, and rows are counted on from driver to driver.
 """
 
 import functools
 import json
 import logging
 import os
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.evaluation.stage_figures import training_metrics
 from tasks.pipeline.json_file import json_lines
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import FigureLine
+from tasks.tracking.lines import append_lines
 from tasks.tracking.samples import sample_table
-from tasks.tracking.wandb_run import Row, TrackedRun, started
+from tasks.tracking.steps import StepLine, steps_of
+from tasks.tracking.wandb_run import FLUSH_S, Row, TrackedRun, started
 
 LOGGER = logging.getLogger(__name__)
+WRITTEN_S = 3 * FLUSH_S
+"""Time after which a row that was logged is on the disk."""
 FINISH_S = 60.0
 """Longest wait for W&B at the end of a run."""
 SENT_FILE = Path("wandb", "sent.jsonl")
 _PREFIXES = {"evaluation": "heldout", "evaluation_greedy": "heldout_greedy"}
 Rows = Sequence[Row]
+_Item = tuple[dict[str, Any], Callable[[], Rows]]
+"""Note on rows, and a function that makes them."""
+
+
+@dataclass
+class _Sent:
+    """Record of what was logged to one destination."""
+
+    keys: set[str] = field(default_factory=set[str])
+    steps: dict[str, int] = field(default_factory=dict[str, int])
+    """Last optimizer step by training."""
+    rows: int | None = None
+    """Number of rows; None if that was not noted."""
+    address: str | None = None
 
 
 class LiveTracking:
@@ -45,8 +65,11 @@ class LiveTracking:
         self._destination = "/".join(
             [config.mode, os.environ.get("WANDB_BASE_URL", ""), config.entity or "", config.project]
         )
-        self._sent, self.address = _sent(self._file, self._destination)
-        self._queue: SimpleQueue[tuple[str, Callable[[], Rows]] | None] = SimpleQueue()
+        self._sent = _sent(self._file, self._destination)
+        self.address = self._sent.address
+        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._unwritten: list[tuple[float, dict[str, Any]]] = []
+        """Notes of rows that W&B may still hold in memory, with the time at which they were logged."""
         self._thread: threading.Thread | None = None
         self._finished = config.mode == "disabled"
 
@@ -60,17 +83,27 @@ class LiveTracking:
         """Log some kernels of a rollout as the table `rollout/samples`."""
         self._put(f"samples {iteration} {batch.digest}", functools.partial(_samples, iteration, batch))
 
-    def log_metrics(self, checkpoint: CheckpointRef, prefix: str, first_step: int = 0) -> int:
-        """Log each optimizer step of a training as `<prefix>/<column>`; return the next free step."""
-        metrics = training_metrics(checkpoint)
-        numeric = [name for name, kind in metrics.schema.items() if kind.is_numeric()]
+    def log_steps(self, lines: Sequence[StepLine]) -> None:
+        """Log optimizer steps of one training over `step`: as `sft/loss`, those of updates as `update_step/loss`."""
+        if not lines:
+            return
+        first = lines[0]
+        series = f"{first.training} {first.key}"
+        prefix = re.sub(r"^update\b", "update_step", first.training)
+        new = [line for line in lines if line.step > self._sent.steps.get(series, -1)]
+        if not new:
+            return
+        self._sent.steps[series] = last = new[-1].step
         rows = [
-            {**{f"{prefix}/{name}": value for name, value in row.items() if value is not None}, "step": step}
-            for step, row in enumerate(metrics.select(numeric).iter_rows(named=True), start=first_step)
+            {**{f"{prefix}/{name}": value for name, value in line.figures.items()}, "step": line.step} for line in new
         ]
-        if rows:
-            self._put(f"{prefix} {checkpoint.weight_version} {checkpoint.digest}", lambda: rows)
-        return first_step + metrics.height
+        self._put(f"{series}: {last}", lambda: rows, {"training": series, "step": last})
+
+    def log_metrics(self, checkpoint: CheckpointRef) -> None:
+        """Log the optimizer steps of a published checkpoint that were not logged while it was trained."""
+        whole = f"{checkpoint.weight_version} {checkpoint.digest}"  # as earlier versions noted it
+        if {f"sft {whole}", f"update_step {whole}"}.isdisjoint(self._sent.keys):
+            self.log_steps(steps_of(checkpoint))
 
     def finish(self, patience_s: float = FINISH_S) -> None:
         """Wait until everything is logged, at most `patience_s`; later rows are dropped."""
@@ -83,32 +116,53 @@ class LiveTracking:
             LOGGER.warning("Weights & Biases: not done after %.0f s; this run goes on without it", patience_s)
         self._thread = None
 
-    def _put(self, key: str, rows: Callable[[], Rows]) -> None:
-        """Have rows logged under a key; the thread makes them."""
-        if self._finished or key in self._sent:
+    def _put(self, key: str, rows: Callable[[], Rows], noted: Mapping[str, Any] | None = None) -> None:
+        """Have rows logged under a key; the thread makes them, and notes them with `noted`."""
+        if self._finished or key in self._sent.keys:
             return
-        self._sent.add(key)
+        self._sent.keys.add(key)
         if self._thread is None:
             self._thread = threading.Thread(target=self._log_all, name="wandb", daemon=True)
             self._thread.start()
-        self._queue.put((key, rows))
+        self._queue.put(({"sent": key, **(noted or {})}, rows))
 
     def _log_all(self) -> None:
         tracker = started(self._config, self._tracked)
         self.address = tracker.address or self.address
-        while (item := self._queue.get()) is not None:
-            key, rows = item
-            if all(tracker.log(row) for row in rows()):
-                self._note(key)
+        number = tracker.next_row if self._sent.rows is None else self._sent.rows
+        for noted, make in self._items():
+            rows = make()
+            if all(tracker.log(row, place) for place, row in enumerate(rows, start=number)):
+                number += len(rows)
+                self._unwritten.append((time.monotonic(), {**noted, "rows": number}))
         tracker.finish()
+        self._note_written(0.0)
 
-    def _note(self, key: str) -> None:
+    def _items(self) -> Iterator[_Item]:
+        """Yield what is to be logged until the end, and note meanwhile what W&B has written to the disk."""
+        while True:
+            try:
+                item = self._queue.get(timeout=WRITTEN_S if self._unwritten else None)
+            except Empty:
+                self._note_written(WRITTEN_S)
+                continue
+            if item is None:
+                return
+            yield item
+            self._note_written(WRITTEN_S)
+
+    def _note_written(self, age_s: float) -> None:
+        """Note the rows that were logged so long ago: those after them a kill may lose, and they are logged again."""
+        while self._unwritten and time.monotonic() - self._unwritten[0][0] >= age_s:
+            self._note(self._unwritten.pop(0)[1])
+
+    def _note(self, noted: Mapping[str, Any]) -> None:
+        entry = {"to": self._destination, **noted, "address": self.address}
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"to": self._destination, "sent": key, "address": self.address}) + "\n")
+            append_lines(self._file, [json.dumps(entry)])
         except OSError as error:
-            LOGGER.warning("%s: %s; the next driver of this run logs %s again", self._file, error, key)
+            LOGGER.warning("%s: %s; the next driver of this run logs %s again", self._file, error, noted["sent"])
 
 
 def _samples(iteration: int, batch: TrajectoryBatchRef) -> Rows:
@@ -119,16 +173,19 @@ def _samples(iteration: int, batch: TrajectoryBatchRef) -> Rows:
         return []
 
 
-def _sent(file: Path, destination: str) -> tuple[set[str], str | None]:
-    """Return the keys of what was logged to a destination, and the address that it had last."""
-    sent: set[str] = set()
-    address: str | None = None
+def _sent(file: Path, destination: str) -> _Sent:
+    sent = _Sent()
     with suppress(OSError):
         for entry in json_lines(file):
-            if entry.get("to") == destination:
-                sent.add(str(entry.get("sent")))
-                address = entry.get("address")
-    return sent, address
+            if entry.get("to") != destination:
+                continue
+            sent.keys.add(str(entry.get("sent")))
+            sent.address = entry.get("address")
+            sent.rows = entry.get("rows", sent.rows)
+            if "training" in entry:
+                known = sent.steps.get(entry["training"], -1)
+                sent.steps[entry["training"]] = max(known, int(entry["step"]))
+    return sent
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

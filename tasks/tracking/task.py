@@ -33,10 +33,9 @@ def track(tracking: LiveTracking, run_dir: Path, inputs: ReportInputs) -> dict[s
         for line in read_lines(run_dir):
             tracking.log_line(line)
         if inputs.sft_data is not None:
-            tracking.log_metrics(inputs.sft, "sft")
-        step = 0
+            tracking.log_metrics(inputs.sft)
         for entry in inputs.iterations:
-            step = tracking.log_metrics(entry.checkpoint, "update_step", step)
+            tracking.log_metrics(entry.checkpoint)
         tracking.finish()
 
     task(name="tracking", task_run_name="tracking: W&B", persist_result=False)(work)()

@@ -16,10 +16,12 @@ from kernels_eval.frozen import FrozenModel
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.samples import COLUMNS, SampleTable
 
+FLUSH_S = 1.0
+"""Interval at which W&B writes its file; a kill loses what it holds in memory."""
 LOGGER = logging.getLogger(__name__)
 AXES = {
     "iteration": ("rollout", "update", "heldout", "heldout_greedy"),
-    "step": ("sft", "update_step"),
+    "step": ("sft", "repairs", "joint_epoch", "update_step", "control", "rejection_epoch"),
 }
 """Horizontal axes, and the prefixes of the figures over each: RL iterations, and optimizer steps."""
 
@@ -54,9 +56,19 @@ class Tracker:
             return None
         return str(Path(self._run.dir).parent if self._run.offline else self._run.url)
 
-    def log(self, row: Row) -> bool:
-        """Log figures and tables with the number on their axis, e.g. `iteration`; return False if that failed."""
-        self._attempt(lambda run: run.log({name: _for_wandb(value) for name, value in row.items()}))
+    @property
+    def next_row(self) -> int:
+        """Number of the row that W&B expects next."""
+        return int(getattr(self._run, "step", 0))
+
+    def log(self, row: Row, number: int) -> bool:
+        """Log figures and tables with the number on their axis, e.g. `iteration`; return False if that failed.
+
+        `number` counts the rows of the run over all of its drivers: W&B drops a row that it has already.
+        """
+        self._attempt(
+            lambda run: run.log({name: _for_wandb(value) for name, value in row.items()}, step=number, commit=True)
+        )
         return self._run is not None
 
     def finish(self) -> None:
@@ -125,6 +137,7 @@ def _init(config: TrackingConfig, tracked: TrackedRun) -> Any:
             disable_code=True,
             x_disable_machine_info=True,
             x_save_requirements=False,
+            x_transaction_log_flush_interval=FLUSH_S,
         ),
     )
     for axis, prefixes in AXES.items():

@@ -1,6 +1,6 @@
 """Metrics of a training: the rows of `metrics.parquet`, one an optimizer step, and the comparison of two updates."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import METRICS_FILE, read_table
 
+OnSteps = Callable[[Sequence[Mapping[str, Any]]], None]
+"""Callback of a training, called with rows of `metrics.parquet` while it goes on. A resumed one gives some again."""
 _SOMETIMES_EMPTY = ("validation_loss",)
 """Numbers that not every step has; their columns are floats even if no step has one."""
 _NOT_COMPARED = ("iteration", "step", "epoch")
@@ -23,16 +25,22 @@ def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema_overrides=types)
 
 
-def record(entries: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> None:
+def unseen(_rows: Sequence[Mapping[str, Any]]) -> None:
+    """Ignore the rows."""
+
+
+def record(entries: Iterable[dict[str, Any]], folder: Path, progress: Progress, on_steps: OnSteps = unseen) -> None:
     """Pass on a program's progress until it has ended; write `metrics.parquet` into the folder of its checkpoint.
 
-    The last entry has the table's `rows`, and the digests of the files that the rank has written there (`known`).
+    Entries have the rows of the steps since the one before (`steps`). The last entry has the table's `rows`, and the
+    digests of the files that the rank has written there (`known`).
     """
     for entry in entries:
         if "rows" in entry:
             learn(folder, entry["known"])
             metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)
         else:
+            on_steps(entry.pop("steps", ()))
             progress(**entry)
 
 

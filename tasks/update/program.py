@@ -1,9 +1,9 @@
 """One RL update as a program that each rank runs: started by `tasks.update.train` on `tasks.training.ranks`.
 
-Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last the rows of `metrics.parquet`
-with the digests of what was written (tasks.training.metrics.record). Random numbers (dropout) are drawn from (seed,
-iteration, step, rank): an interrupted update goes on to the same bits. Interim checkpoints (tasks.training.retention)
-hold policy or adapter, critic, optimizer states and `prepared.safetensors`.
+Yields a progress dict after each optimizer step (`done`, `total`, figures, rows of the `steps` since), and at last the
+rows of `metrics.parquet` with the digests of what was written (tasks.training.metrics.record). Random numbers (dropout)
+are drawn from (seed, iteration, step, rank): an interrupted update goes on to the same bits. Interim checkpoints
+(tasks.training.retention) hold policy or adapter, critic, optimizer states and `prepared.safetensors`.
 """
 
 import time
@@ -108,6 +108,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
     prepared_s = time.perf_counter() - started
     steps_before = job.request.iteration * config.optimizer_steps * config.epochs
     longest_response = max(sample.responded for sample in samples)
+    told = 0
     rows, first = ([], 0) if job.interim is None else (list(job.interim.rows), job.interim.steps)
     first_mismatch: dict[str, float] = prepared.mismatch or _mismatch_of(rows)
     for number in range(first, len(hands)):
@@ -154,8 +155,10 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         yield {
             "done": number + 1,
             "total": len(hands),
+            "steps": rows[told:],
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
+        told = len(rows)
     if not job.is_made_again:
         writes_state = config.optimizer_state and (job.request.writes_state or not stays_held(job))
         engines.save(job.folder, engines.tokenizer, writes_state)

@@ -20,7 +20,7 @@ def update(stage: Stage, request: UpdateRequest) -> CheckpointRef:
     from tasks.update.train import update_policy
 
     try:
-        return update_policy(request, stage.destination, stage.progress, stage.work_dir)
+        return update_policy(request, stage.destination, stage.progress, stage.work_dir, stage.on_steps)
     except NothingToLearnError as error:
         if not request.roles:
             raise

@@ -26,7 +26,7 @@ from tasks.rollout.refill import refill_record
 from tasks.training.adapter_files import base_of
 from tasks.training.config import check_adapters, check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import record
+from tasks.training.metrics import OnSteps, record, unseen
 from tasks.training.ranks import make_room, replace_ranks, run_on_ranks
 from tasks.training.retention import find_interim, has_weights
 from tasks.update.config import UpdateConfig
@@ -40,7 +40,11 @@ _SAME = 1e-3
 
 
 def update_policy(
-    request: UpdateRequest, destination: Path, progress: Progress, work_dir: Path | None = None
+    request: UpdateRequest,
+    destination: Path,
+    progress: Progress,
+    work_dir: Path | None = None,
+    on_steps: OnSteps = unseen,
 ) -> CheckpointRef:
     """Make one update and publish the next policy in `destination`.
 
@@ -101,7 +105,7 @@ def update_policy(
             interim = job.interim and find_interim(job.interim.folder, fingerprint)  # those of a first try may be there
             return run_on_ranks(resources, update_program, replace(job.on(resources), folder=folder, interim=interim))
 
-        record(with_smaller_batches(config, run), folder, progress)
+        record(with_smaller_batches(config, run), folder, progress, on_steps)
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)

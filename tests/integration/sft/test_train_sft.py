@@ -1,6 +1,6 @@
 """SFT on a real rank: it learns, stops early, resumes to the bit after a kill, and refuses what does not fit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +85,26 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     data = make_pairs()
     engine = ENGINE.model_copy(update={"ranks": ranks})
     straight = train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "straight", tmp_path / "work-0", silent)
+    told: list[dict[str, Any]] = []
+
+    def note(rows: Sequence[Mapping[str, Any]]) -> None:
+        told.extend(dict(row) for row in rows)
 
     def kill(done: int, total: int, **figures: float) -> None:
         if (tmp_path / "work-1" / "step-00000020").exists():
             kill_the_rank()
 
     with pytest.raises(InfrastructureError, match="rank died"):
-        train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", kill)
+        train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", kill, on_steps=note)
+    assert [row["step"] for row in told] == list(range(len(told)))
+    assert len(told) >= 20, "those of a training that was killed are there"
+    told.clear()
     assert not (tmp_path / "resumed").exists()
-    resumed = train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", silent)
+    resumed = train_sft(
+        data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", silent, on_steps=note
+    )
     assert_same_weights(straight, resumed)
+    assert told == pl.read_parquet(resumed.path / "metrics.parquet").to_dicts()
     ours, theirs = (pl.read_parquet(reference.path / "metrics.parquet") for reference in (straight, resumed))
     exact = ["step", "epoch", "loss", "validation_loss", "gradient_norm", "learning_rate"]
     assert ours.select(exact).equals(theirs.select(exact))

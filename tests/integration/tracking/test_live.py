@@ -2,6 +2,10 @@
 
 import json
 import logging
+import multiprocessing
+import os
+import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -15,6 +19,7 @@ from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import new_line
 from tasks.tracking.live import SENT_FILE, LiveTracking
 from tasks.tracking.samples import COLUMNS
+from tasks.tracking.steps import StepLine, step_lines
 from tasks.tracking.wandb_run import TrackedRun
 
 ROLLOUT = {"correct": 0.75, "kl": None, "statuses": {"timeout": 0.125}, "correct_ci": [0.5, 0.875]}
@@ -39,8 +44,9 @@ def opened(folder: Path, **settings: Any) -> LiveTracking:
 
 
 def trained(folder: Path) -> CheckpointRef:
-    folder.mkdir()
-    table = pl.DataFrame({"loss": [0.5, 0.25], "kl": [0.0, None], "note": ["a", "b"]})
+    folder = folder / "store" / "update" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    table = pl.DataFrame({"step": [8, 9], "loss": [0.5, 0.25], "kl": [0.0, None], "note": ["a", "b"]})
     table.write_parquet(folder / "metrics.parquet")
     return CheckpointRef(uri=str(folder), digest="d")
 
@@ -49,7 +55,7 @@ def play(tracking: LiveTracking, checkpoint: CheckpointRef, iterations: int) -> 
     for iteration in range(iterations):
         tracking.log_line(new_line(iteration, "rollout", f"r{iteration}", ROLLOUT))
     tracking.log_line(new_line(7, "evaluation", "e", {"correct": 0.625}))
-    assert tracking.log_metrics(checkpoint, "update_step", first_step=8) == 10
+    tracking.log_metrics(checkpoint)
     tracking.finish()
 
 
@@ -146,6 +152,47 @@ def test_a_torn_note_has_its_row_logged_again(tmp_path: Path):
     assert len(runs_in(run_dir)) == 2
 
 
+def test_steps_come_while_they_are_trained_and_a_resumed_training_goes_on_where_the_killed_one_was(tmp_path: Path):
+    run_dir = tmp_path / "run"
+    lines = step_lines("sft", "key", [{"step": step, "loss": 8.0 - step, "validation_loss": None} for step in range(6)])
+    driver = multiprocessing.get_context("spawn").Process(target=log_until_killed, args=(run_dir, lines[:4]))
+    driver.start()
+    driver.join(120)
+    assert driver.exitcode == -signal.SIGKILL
+    resumed = opened(run_dir)
+    resumed.log_steps(lines[2:5])
+    resumed.log_steps(lines)
+    resumed.finish()
+    assert resumed.address is not None
+    ours = _rows(written(Path(resumed.address), 'value_json: "5"'))
+    assert [(row["step"], row["sft/loss"], row["_step"]) for row in ours] == [(4, 4.0, 4), (5, 3.0, 5)]
+    (first,) = {*runs_in(run_dir)} - {Path(resumed.address)}
+    theirs = _rows(written(first, 'value_json: "3"'))
+    assert [(row["step"], row["sft/loss"], row["_step"]) for row in theirs] == [(n, 8.0 - n, n) for n in range(4)]
+
+
+def log_until_killed(run_dir: Path, lines: list[StepLine]) -> None:
+    """A driver that is killed once its steps are noted as logged."""
+    os.environ.pop("WANDB_SERVICE", None)  # W&B's process of the tests, which would go on
+    tracking, noted = opened(run_dir), run_dir / SENT_FILE
+    for line in lines:
+        tracking.log_steps([line])
+    while not (noted.is_file() and len(noted.read_text().splitlines()) == len(lines)):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _rows(text: str) -> list[dict[str, float]]:
+    """Return the rows of the history in W&B's log."""
+    items = re.findall(r'item \{\s+(?:nested_key|key): "([^"]+)"\s+value_json: "([^"]+)"', text)
+    rows: list[dict[str, float]] = [{}]
+    for name, value in items:
+        if name in rows[-1]:
+            rows.append({})
+        rows[-1][name] = json.loads(value)
+    return [row for row in rows if "step" in row]
+
+
 def test_another_project_gets_everything(tmp_path: Path):
     run_dir, checkpoint = tmp_path / "run", trained(tmp_path / "checkpoint")
     play(opened(run_dir), checkpoint, iterations=1)
@@ -177,7 +224,7 @@ class Failing:
     def __init__(self) -> None:
         self.taken = 0
 
-    def log(self, _figures: dict[str, float]) -> None:
+    def log(self, _figures: dict[str, float], step: int, commit: bool) -> None:
         if self.taken == 2:
             raise RuntimeError("the disk of W&B is full")
         self.taken += 1

@@ -16,6 +16,7 @@ from flows.cli.main import run
 from flows.cli.watching import sparkline, stage_of
 from flows.settings.configuration import RunConfig, save_configuration
 from tasks.tracking.figures import FIGURES_FILE, append_line, new_line
+from tasks.tracking.steps import StepRecord, step_lines
 
 COMMAND = [sys.executable, "-m", "flows.cli.main", "watch"]
 
@@ -68,6 +69,21 @@ def test_a_run_without_figures_says_so(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "log.txt").unlink()
     assert run(["watch", str(folder), "--once"]) == 0
     assert "no figures yet" in capsys.readouterr().out
+
+
+def test_a_training_is_shown_before_the_first_evaluation(folder: Path, capsys: pytest.CaptureFixture[str]):
+    (folder / FIGURES_FILE).unlink()
+    rows = [{"loss": 4.0 / (step + 1), "learning_rate": 1e-4, "validation_loss": None} for step in range(40)]
+    StepRecord(folder).add(step_lines("sft", "key", rows))
+    StepRecord(folder).add(step_lines("update/tester", "key", [{"step": 7, "loss": -0.25, "learning_rate": 1e-5}]))
+    assert run(["watch", str(folder), "--once"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    words = [" ".join(line.split()) for line in printed.splitlines()]
+    assert any(line.startswith("SFT: loss 0.1 step 39 █") for line in words)
+    assert any(line.startswith("SFT: learning rate 0.0001 step 39") for line in words)
+    assert "update of the tester: loss -0.25 step 7 ▁" in words
+    assert not any("validation" in line or "tester: learning rate" in line for line in words)
 
 
 @pytest.mark.parametrize("name", ["", "missing"])

@@ -36,6 +36,6 @@ def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
 def training(config: RunConfig) -> Path:
     """Run `training_flow`, with a new Prefect server if none answers; return the run's folder."""
     set_defaults()
-    with prefect_server(Path(config.runs_dir)) as server:
+    with prefect_server(Path(config.runs_dir), start_s=config.prefect.start_timeout_s) as server:
         startup_s.set(server.startup_s)
         return Path(training_flow(config))

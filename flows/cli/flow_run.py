@@ -100,7 +100,8 @@ def run_flow(
     listener.set(drawn)
     refresh.set(again)
     is_new = name == TRAINING and not state.timings
-    with prefect_server(runs_dir, drawn.warned, _import_first_stages if is_new else None) as server:
+    beside = _import_first_stages if is_new else None
+    with prefect_server(runs_dir, drawn.warned, beside, config.prefect.start_timeout_s) as server:
         startup_s.set(server.startup_s)
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")

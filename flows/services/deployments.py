@@ -202,7 +202,7 @@ def _keep_schedules(deployment: "RunnerDeployment") -> None:
 def serve(config: RunConfig, schedule: "Schedule | None" = None, echo: Callable[[str], None] = print) -> None:
     """Serve the flows until Ctrl-C or SIGTERM, with a Prefect server if none answers; `echo` prints a line."""
     set_defaults()
-    with prefect_server(Path(config.runs_dir)) as server:
+    with prefect_server(Path(config.runs_dir), echo, start_s=config.prefect.start_timeout_s) as server:
         from prefect import serve as serve_deployments
 
         deployments = deployments_of(config, schedule, for_workers=False)

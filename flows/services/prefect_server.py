@@ -31,7 +31,10 @@ from tasks.pipeline.artifact_queue import INTERRUPTED_S, patience_s, wait_until_
 
 HOST = "127.0.0.1"
 DATABASE = "prefect.db"
-STARTUP_TIMEOUT_S = 120.0
+START_S = 120.0
+"""Longest wait for a server to answer, unless a run's `prefect.start_timeout_s` says another."""
+SLOW_S = 20.0
+"""Time after which a start is called slow; a quiet machine needs 8 to 15 s."""
 SHUTDOWN_S = 60.0
 """Time that a server has to write its last events, also if its database is locked for a while."""
 EVENT_SETTINGS = {
@@ -64,12 +67,16 @@ class PrefectServer:
 
 @contextmanager
 def prefect_server(
-    runs_dir: Path, note: Note = lambda _text: None, meanwhile: Callable[[], None] | None = None
+    runs_dir: Path,
+    note: Note = lambda _text: None,
+    meanwhile: Callable[[], None] | None = None,
+    start_s: float = START_S,
 ) -> Generator[PrefectServer]:
     """Yield a server that answers, set for every child process. Raises InfrastructureError if none can be started.
 
     A server that dies is started again at its address; `note` is called with a line about it. `meanwhile`: called in a
-    thread while a server starts, and has returned when it is yielded; not called if none has to be started.
+    thread while a server starts, and has returned when it is yielded; not called if none has to be started. `start_s`:
+    longest wait for a server that is started.
     """
     configured = _configured_server()
     if configured is not None and answers(configured):
@@ -80,20 +87,22 @@ def prefect_server(
     began = time.monotonic()
     beside = threading.Thread(target=meanwhile, name="beside-prefect-server", daemon=True)
     beside.start()
-    process, api_url = start_server(home)
+    process, api_url = start_server(home, start_s=start_s, note=note)
     beside.join()
     startup_s = time.monotonic() - began
-    with pointed_at(api_url, server_auth(home)), _kept(process, runs_dir, api_url, note):
+    with pointed_at(api_url, server_auth(home)), _kept(process, runs_dir, api_url, note, start_s):
         yield PrefectServer(api_url, True, startup_s, configured, how_to_sign_in(home))
 
 
 @contextmanager
-def _kept(process: subprocess.Popen[bytes] | None, runs_dir: Path, api_url: str, note: Note) -> Generator[None]:
+def _kept(
+    process: subprocess.Popen[bytes] | None, runs_dir: Path, api_url: str, note: Note, start_s: float = START_S
+) -> Generator[None]:
     """Watch a server while the block runs, send what is left, and end the server if it is ours."""
     port = urlsplit(api_url).port or 0
 
     def start() -> subprocess.Popen[bytes]:
-        return start_server(runs_dir.resolve() / "prefect", port)[0]
+        return start_server(runs_dir.resolve() / "prefect", port, start_s=start_s)[0]
 
     keeper = ServerKeeper(process, start, lambda: answers(api_url), note)
     keeper.open()
@@ -132,11 +141,18 @@ def answers(api_url: str, timeout_s: float = 2.0) -> bool:
         return False
 
 
-def start_server(home: Path, port: int = 0, database: str | None = None) -> tuple[subprocess.Popen[bytes], str]:
+def start_server(
+    home: Path,
+    port: int = 0,
+    database: str | None = None,
+    start_s: float = START_S,
+    note: Note = lambda _text: None,
+) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
     port: 0 for a free one. database: SQLAlchemy URL, e.g. `postgresql+asyncpg://user:password@host:5432/name`;
-    default: SQLite under `home`. Its auth string is `server_auth(home)`.
+    default: SQLite under `home`. Its auth string is `server_auth(home)`. start_s: longest wait for its answer; `note` is
+    called once if it is slow. Raises InfrastructureError if it ends, or does not answer in time.
     """
     home.mkdir(parents=True, exist_ok=True)
     if database is None:
@@ -145,19 +161,36 @@ def start_server(home: Path, port: int = 0, database: str | None = None) -> tupl
         chosen = port or _free_port()
         process = _launch(home, chosen, database)
         api_url = f"http://{HOST}:{chosen}/api"
-        deadline = time.monotonic() + STARTUP_TIMEOUT_S
-        while process.poll() is None and time.monotonic() < deadline:
-            if answers(api_url):
-                return process, api_url
-            time.sleep(0.1)
+        if _wait_for_answer(process, api_url, start_s, note):
+            return process, api_url
         if process.poll() is None:
             process.kill()
             process.wait()
+            raise InfrastructureError(
+                f"the Prefect server did not answer within {start_s:g} s (prefect.start_timeout_s): the machine is too "
+                f"busy, or it hangs; its log is {home / 'server.log'}, its last line: {_last_line(home)}"
+            )
         if port:
             break
     raise InfrastructureError(
         f"the Prefect server did not start; its log is {home / 'server.log'}, its last line: {_last_line(home)}"
     )
+
+
+def _wait_for_answer(process: "subprocess.Popen[bytes]", api_url: str, start_s: float, note: Note) -> bool:
+    """Return True once the server answers; False if it has ended or the time is over."""
+    began, slow = time.monotonic(), False
+    while process.poll() is None and (waited := time.monotonic() - began) < start_s:
+        if answers(api_url):
+            return True
+        if waited > SLOW_S and not slow:
+            slow = True
+            note(
+                f"Prefect's server has not answered for {waited:.0f} s: the machine is busy; "
+                f"at most {start_s:g} s (prefect.start_timeout_s)"
+            )
+        time.sleep(0.1)
+    return False
 
 
 def check_port(port: int) -> None:

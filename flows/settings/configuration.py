@@ -67,6 +67,13 @@ class RayConfig(FrozenModel):
         return groups
 
 
+class PrefectConfig(FrozenModel):
+    """The Prefect server that a run starts where none is configured."""
+
+    start_timeout_s: float = Field(default=120.0, gt=0)
+    """Longest wait for it to answer; it takes 8 to 15 s, and many times that on a busy machine."""
+
+
 class RunConfig(FrozenModel):
     """All settings of a run."""
 
@@ -92,6 +99,7 @@ class RunConfig(FrozenModel):
     update: UpdateConfig = UpdateConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     tracking: Annotated[TrackingConfig, Operational] = TrackingConfig()
+    prefect: Annotated[PrefectConfig, Operational] = PrefectConfig()
     ray: Annotated[RayConfig, Operational] = RayConfig()
     stages: Annotated[StagesConfig, Operational] = StagesConfig()
 

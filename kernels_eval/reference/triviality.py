@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import EXAMPLE_PROBLEM
 
 _TRIALS = 4
+_PROGRESS_S = 1.0
 _START_S = 120.0
 _MOST_PROCESSES = 8
 """Each holds the tensors of one problem, of KernelBench's up to some GB."""
@@ -51,28 +52,41 @@ class Suitability(FrozenModel):
 
 
 def check_suitability(
-    sources: Sequence[str], per_problem_s: float = 10.0, processes: int | None = None
+    sources: Sequence[str],
+    per_problem_s: float = 10.0,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[Suitability]:
     """Return the findings on each problem. Problems are trusted: their code is run.
 
-    `processes` share the problems; None: as many as there are CPUs, at most `_MOST_PROCESSES`.
+    `processes` share the problems; None: as many as there are CPUs, at most `_MOST_PROCESSES`. `progress` is called
+    with the numbers of problems checked and of all, by the caller's thread.
     """
     wanted = processes or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     remaining = iter(enumerate(sources))
     found = [Suitability()] * len(sources)
     lock = threading.Lock()
 
+    taken = 0
+
     def following() -> tuple[int, str] | None:
+        nonlocal taken
         with lock:
-            return next(remaining, None)
+            item = next(remaining, None)
+            taken += item is not None
+            return item
 
     def work() -> None:
         while (item := following()) is not None:
             _check_in_one_process(item, following, found, per_problem_s)
 
     with ThreadPoolExecutor(max(1, min(wanted, len(sources)))) as pool:
-        for future in [pool.submit(work) for _ in range(max(1, min(wanted, len(sources))))]:
-            future.result()
+        working = {pool.submit(work) for _ in range(max(1, min(wanted, len(sources))))}
+        while working:
+            done, working = wait(working, timeout=_PROGRESS_S, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            progress(min(taken, len(sources)) - len(working), len(sources))
     return found
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem
 from kernels_eval.reference.triviality import check_suitability
-from tasks.pipeline.references import ProblemSetRef
+from tasks.pipeline.references import ProblemSetRef, Progress, silent
 from tasks.pipeline.store import publish, published_digest
 from tasks.pipeline.tables import PROBLEMS_FILE
 from tasks.problems.config import ProblemsConfig
@@ -50,9 +50,12 @@ _SCHEMAS = {SCHEMA_VERSION: SCHEMA, "1": SCHEMA.remove(SCHEMA.get_field_index("t
 """Schemas that are read, by version."""
 
 
-def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
-    """Generate or load the problems, split them, check the split, and publish them at `destination`."""
-    rows, counts = split_problems(config)
+def build_problem_set(config: ProblemsConfig, destination: Path, progress: Progress = silent) -> ProblemSetRef:
+    """Generate or load the problems, split them, check the split, and publish them at `destination`.
+
+    `progress` is told how many problems of files were tried, which takes seconds each.
+    """
+    rows, counts = split_problems(config, progress)
     check_split(rows, tuple(Split) if config.train else (Split.HELDOUT,))
     sides = {split: [row for row in rows if row.split is split] for split in Split}
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
@@ -97,31 +100,32 @@ def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
     return list(first.values())
 
 
-def split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+def split_problems(config: ProblemsConfig, progress: Progress = silent) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the generated or loaded problems with their split, and counts for the manifest."""
     heldout = config.of_heldout_files()
     if heldout is not None:
-        return _with_training(config, *_split(_all_on(Split.HELDOUT, load_problems(heldout)), heldout))
+        found = _all_on(Split.HELDOUT, load_problems(heldout))
+        return _with_training(config, *_split(found, heldout, progress), progress)
     if config.source == "generated":
         from tasks.problems.synthetic.suite import generate_problems  # imports torch
 
         return generate_problems(config), {}
     if config.source == "modules":
         return draw_rows(config), {}
-    return _split(load_problems(config), config)
+    return _split(load_problems(config), config, progress)
 
 
 def _with_training(
-    config: ProblemsConfig, rows: list[ProblemRow], counts: dict[str, int]
+    config: ProblemsConfig, rows: list[ProblemRow], counts: dict[str, int], progress: Progress
 ) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the training problems of `config.source` that are none of the held-out `rows`, then these."""
     sources = [row.problem.source for row in rows]
-    cleaned = drop_contaminated(_training_rows(config), sources, lambda row: row.problem.source)
+    cleaned = drop_contaminated(_training_rows(config, progress), sources, lambda row: row.problem.source)
     counts = counts | {"dropped_contaminated": cleaned.dropped}
     return [*cleaned.clean, *rows], counts
 
 
-def _training_rows(config: ProblemsConfig) -> list[ProblemRow]:
+def _training_rows(config: ProblemsConfig, progress: Progress) -> list[ProblemRow]:
     """Return `config.train` problems of `config.source` at most, all of them to train on."""
     if config.train == 0:
         return []
@@ -131,14 +135,14 @@ def _training_rows(config: ProblemsConfig) -> list[ProblemRow]:
         from tasks.problems.synthetic.suite import generate_problems  # imports torch
 
         return [row for row in generate_problems(config) if row.split is Split.TRAIN]
-    return _split(_all_on(Split.TRAIN, load_problems(config)), config)[0]
+    return _split(_all_on(Split.TRAIN, load_problems(config)), config, progress)[0]
 
 
 def _all_on(side: Split, found: Found) -> Found:
     return Found([entry.model_copy(update={"split": side}) for entry in found.entries], found.left_out)
 
 
-def _split(found: Found, config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+def _split(found: Found, config: ProblemsConfig, progress: Progress) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the distinct problems of files with their split, those that are good for anything, and counts."""
     entries, left_out = found
     distinct = deduplicate(entries)
@@ -150,19 +154,20 @@ def _split(found: Found, config: ProblemsConfig) -> tuple[list[ProblemRow], dict
         "beyond_limits": len(distinct) - len(rows),
     }
     if config.flag_trivial:
-        rows, flaws = _without_random(rows)
+        rows, flaws = _without_random(rows, progress)
         counts |= flaws
     return rows, counts
 
 
-def _without_random(rows: Sequence[ProblemRow]) -> tuple[list[ProblemRow], dict[str, int]]:
+def _without_random(rows: Sequence[ProblemRow], progress: Progress) -> tuple[list[ProblemRow], dict[str, int]]:
     """Leave out problems whose reference is random, and log them and those that a trivial answer would pass.
 
     Returns the other rows, and the numbers of both kinds.
     """
     kept: list[ProblemRow] = []
     trivial = 0
-    for row, found in zip(rows, check_suitability([row.problem.source for row in rows]), strict=True):
+    tried = check_suitability([row.problem.source for row in rows], progress=progress)
+    for row, found in zip(rows, tried, strict=True):
         name = row.problem.problem_id
         if found.random is not None:
             _log.warning("problem set: %s is left out: %s", name, found.random)

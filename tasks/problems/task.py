@@ -15,4 +15,4 @@ def make_problem_set(stage: Stage, config: ProblemsConfig) -> ProblemSetRef:
     """Load or generate the problems, split them, and publish the set."""
     from tasks.problems.problem_set import build_problem_set
 
-    return build_problem_set(config, stage.destination)
+    return build_problem_set(config, stage.destination, stage.progress)

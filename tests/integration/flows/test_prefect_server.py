@@ -52,7 +52,7 @@ def test_what_is_done_meanwhile_has_ended_when_a_server_is_there(
 ):
     done: list[str] = []
 
-    def start(home: Path) -> tuple[None, str]:
+    def start(home: Path, **_: object) -> tuple[None, str]:
         return None, server.api_url
 
     def work() -> None:

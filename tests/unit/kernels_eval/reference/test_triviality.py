@@ -69,7 +69,11 @@ def test_many_in_a_process_of_their_own_that_survives_bad_ones() -> None:
 
 @pytest.mark.long
 def test_random_references_are_named_with_the_reason() -> None:
-    random, right = check_suitability([task("return nn.functional.dropout(x)"), OTHERS["mean"]])
+    told: list[tuple[int, int]] = []
+    sources = [task("return nn.functional.dropout(x)"), OTHERS["mean"]]
+    random, right = check_suitability(sources, progress=lambda done, of_all: told.append((done, of_all)))
+    assert told == sorted(told)
+    assert told[-1] == (2, 2)
     assert random.random is not None
     assert random.random.startswith("the reference is random: its outputs differ between two runs on the same inputs")
     assert right.random is None

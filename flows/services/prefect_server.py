@@ -151,8 +151,8 @@ def start_server(
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
     port: 0 for a free one. database: SQLAlchemy URL, e.g. `postgresql+asyncpg://user:password@host:5432/name`;
-    default: SQLite under `home`. Its auth string is `server_auth(home)`. start_s: longest wait for its answer; `note` is
-    called once if it is slow. Raises InfrastructureError if it ends, or does not answer in time.
+    default: SQLite under `home`. Its auth string is `server_auth(home)`. start_s: longest wait for its answer; `note`
+    is called once if it is slow. Raises InfrastructureError if it ends, or does not answer in time.
     """
     home.mkdir(parents=True, exist_ok=True)
     if database is None:

@@ -21,6 +21,7 @@ from kernels_eval.errors import InputError
 from tasks.agents.config import owners
 from tasks.agents.team import is_team, members_of
 from tasks.models.config import ModelConfig
+from tasks.problems.config import FILE_LOADER, ProblemsConfig
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.engines.kind import kind_of
 from tasks.sft.corpus_check import check_corpus, check_left_out
@@ -28,6 +29,8 @@ from tasks.training.config import check_adapters
 
 CPUS_A_CORE = 16
 """CPUs of a local Ray at most: it starts a process for each."""
+DRAWN_LEVELS = (1, 2, 3)
+"""Levels of problems that are drawn from a seed."""
 FREE_BYTES = 2 * 2**30
 """Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
@@ -71,7 +74,9 @@ def check_problems(config: RunConfig) -> None:
     from tasks.problems.modules.corpus import check_operators
 
     check_operators(frozenset(config.problems.unseen), "problems.unseen")
-    if not config.problems.is_generated:
+    if config.problems.is_generated:
+        check_drawn(config.problems)
+    else:
         if config.problems.path is None:
             raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
         load_entries(config.problems)
@@ -86,6 +91,21 @@ def check_problems(config: RunConfig) -> None:
         from tasks.problems.pairs import load_pairs
 
         load_pairs(Path(data.path), data.columns, data.bad_rows, data.reader)
+
+
+def check_drawn(problems: ProblemsConfig) -> None:
+    """Check that problems drawn from a seed are of levels that there are, and that no file is named beside them."""
+    if problems.path is not None:
+        raise InputError(
+            f"problems.path: found {problems.path}, but problems.source = {problems.source} reads no file; "
+            f"set problems.source to its format ({', '.join(FILE_LOADER.names)}), or problems.path=null"
+        )
+    unknown = sorted(set(problems.levels) - set(DRAWN_LEVELS))
+    if unknown:
+        raise InputError(
+            f"problems.levels: found {unknown[0]}, expected some of {', '.join(map(str, DRAWN_LEVELS))} "
+            f"for problems.source = {problems.source}"
+        )
 
 
 def check_pretrained(config: RunConfig) -> None:
@@ -211,7 +231,12 @@ def check_gpus(config: RunConfig) -> None:
 
 def check_cpus(config: RunConfig) -> None:
     """Check that a local run has the CPUs that its judge actors reserve; Ray would wait for them for ever."""
-    cores, judges = os.cpu_count() or 1, config.rollout.judge_actors
+    cores, judges, ranks = os.cpu_count() or 1, config.rollout.judge_actors, config.update.ranks
+    if config.ray.address is None and not config.update.gpus_per_rank and ranks > CPUS_A_CORE * cores:
+        raise InputError(
+            f"update.ranks: found {ranks}, expected at most {CPUS_A_CORE * cores} "
+            f"({CPUS_A_CORE} for each of this machine's {cores} cores): each is a process"
+        )
     if config.ray.address is None and (config.ray.cpus or 0) > CPUS_A_CORE * cores:
         raise InputError(
             f"ray.cpus: found {config.ray.cpus}, expected at most {CPUS_A_CORE * cores} "

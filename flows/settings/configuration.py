@@ -32,6 +32,7 @@ LATEST = "latest"
 """Link in the folder of runs to the one that was started last."""
 _LARGEST = 1e18
 """Settings are smaller, also those in bytes."""
+_MOST_BYTES = 4 * 2**20
 _TOO_DEEP = "expected groups of settings, found mappings or lists nested too deeply, or in themselves"
 
 
@@ -171,12 +172,21 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _text_of(path: Path) -> str:
+    """Return the text of a file, of a device or a pipe no more than a configuration can have."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{path}: expected a configuration of at most {_MOST_BYTES // 2**20} MiB, found more")
+    return content.decode("utf-8")
+
+
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested mappings of a file, merged into those of the file that it extends."""
     if path.resolve() in extended_by:
         raise InputError(f"{path}: extends itself")
     try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        loaded = yaml.load(_text_of(path), _Loader)
     except FileNotFoundError as error:
         by = f", which {extended_by[-1]} extends" if extended_by else ""
         names = "" if path.suffix else f"; the names of shipped ones: {', '.join(configuration_names())}"

@@ -149,6 +149,9 @@ OPTIONS = [
     override("sft.betas=[1.5,0.9]", words=("sft.betas.0: found 1.5, expected less than 1",)),
     override("update.betas=[0.9,-1]", words=("update.betas.1: found -1, expected greater than or equal to 0",)),
     override("ray.cpus=9999", words=("ray.cpus: found 9999, expected at most",)),
+    override("update.ranks=9999", words=("update.ranks: found 9999, expected at most",)),
+    override("problems.path=/nowhere", words=("problems.source = generated reads no file; set problems.source",)),
+    override("problems.levels=[1,9]", words=("problems.levels: found 9, expected some of 1, 2, 3",)),
     named(
         "problems.path",
         lambda at: at.lines({"source": PROBLEM}),
@@ -204,6 +207,7 @@ FILES = [
     config("name: !!python/object:os.system x\n", "not YAML", "python/object"),
     config("- 1\n", "expected a mapping of settings, found list"),
     config(b"\xff\xfe", "cannot be read as a configuration file"),
+    config("#" * 2**23, "expected a configuration of at most 4 MiB"),
     config("extends: [a]\n", "extends: found ['a'], expected the name of a file"),
     config("update: {learning_rate: .inf}\n", "update.learning_rate: found inf"),
     config("judge: {workers: 10000000000000000000000}\n", "judge.workers: found 1e+22"),

@@ -21,8 +21,8 @@ from kernels_eval.errors import InputError
 from tasks.agents.config import owners
 from tasks.agents.team import is_team, members_of
 from tasks.models.config import ModelConfig
-from tasks.problems.config import FILE_LOADER, ProblemsConfig
 from tasks.pipeline.references import CheckpointRef
+from tasks.problems.config import FILE_LOADER, ProblemsConfig
 from tasks.rollout.engines.kind import kind_of
 from tasks.sft.corpus_check import check_corpus, check_left_out
 from tasks.training.config import check_adapters

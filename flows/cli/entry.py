@@ -3,17 +3,20 @@
 import os
 import signal
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
     """Run `kernelmill`. Ctrl-C before it listens for itself ends the process with one line and exit code 130."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` leaves it
+            signal.signal(number, _end)
     from flows.cli.main import main as run
 
     run()
 
 
 def _end(number: int, _frame: object) -> None:
-    os.write(sys.stderr.fileno(), b"stopped\n")
+    with suppress(OSError):  # its terminal is gone
+        os.write(sys.stderr.fileno(), b"stopped\n")
     os._exit(128 + number)

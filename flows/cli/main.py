@@ -1,10 +1,11 @@
 """The command `kernelmill`: its command groups, and the conversion of errors to one line and an exit code.
 
 Exit codes: 0 success; 1 the machine failed (the same command continues the run); 2 invalid input; 3 `generate` found
-nothing faster; 130 Ctrl-C; 143 SIGTERM.
+nothing faster; 129 the terminal is gone; 130 Ctrl-C; 143 SIGTERM.
 Imports are light: a command imports its dependencies when it runs.
 """
 
+import contextlib
 import errno
 import itertools
 import os
@@ -47,6 +48,8 @@ INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command in order."""
 _SHOULD_BE = "Input should be "
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
@@ -104,14 +107,15 @@ def main() -> None:
     """Run the command line."""
     keep_off_proxies()
     write_what_can_be_shown()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    for number in _ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` leaves it
+            signal.signal(number, _interrupt)
     _listen()
     sys.exit(run(sys.argv[1:]))
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt, for SIGTERM as for Ctrl-C; end the process if it has not ended a little later.
+    """Raise KeyboardInterrupt, for all of `_ENDING` as for Ctrl-C; end the process if it has not ended a little later.
 
     A library may take the exception for a failed import, or wait for a process that is busy. As after `kill -9`, all
     other processes of a run end with this one, and the same command continues.
@@ -132,7 +136,7 @@ def _listen() -> None:
     def listen() -> None:
         while True:
             for number in os.read(reader, 1):
-                if number in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is _interrupt:
+                if number in _ENDING and signal.getsignal(number) is _interrupt:
                     _end_soon(number)
 
     threading.Thread(target=listen, name="signals", daemon=True).start()
@@ -154,8 +158,9 @@ def _end_now() -> None:
 def _say_stopped() -> None:
     """Say once that the run has stopped: the process may end itself, or be ended after it has said so."""
     if _SAID.acquire(blocking=False):
-        sys.stderr.write(f"{STOPPED}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # its terminal is gone
+            sys.stderr.write(f"{STOPPED}\n")
+            sys.stderr.flush()
 
 
 def run(arguments: list[str]) -> int:

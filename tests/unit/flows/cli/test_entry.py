@@ -20,7 +20,7 @@ entry.main()
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_while_it_imports_is_one_line(number: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -30,6 +30,28 @@ def test_a_signal_while_it_imports_is_one_line(number: signal.Signals, code: int
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (code, "stopped\n")
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["closed", "nohup"])
+def test_a_terminal_that_is_gone_ends_a_command_in_order_but_for_nohup(held: bool) -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        f"signal.signal(signal.SIGHUP, signal.{'SIG_IGN' if held else 'SIG_DFL'})\n"
+        "import flows.cli.main as main\n"
+        "def run(_):\n"
+        "    print('running', flush=True)\n"
+        "    os.close(2)\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    time.sleep(0.2)\n"
+        "    return 7\n"
+        "main.run = run\n"
+        "try:\n"
+        "    main.main()\n"
+        "except KeyboardInterrupt:\n"
+        "    os._exit(128 + main._heard)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (7 if held else 129, "running\n")
 
 
 def test_it_imports_nothing_of_its_own_before_it_listens() -> None:

@@ -153,7 +153,9 @@ def view(folder: Path, console: "Console") -> "Group":
 
 def _extent(folder: Path, lines: Sequence["FigureLine"]) -> str:
     done = sum(line.stage == "update" for line in lines)
-    planned = re.search(r"^iterations: (\d+)$", (folder / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    planned = re.search(
+        r"^iterations: (\d+)$", (folder / "config.yaml").read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+    )
     return f"{done} of {planned[1]} iterations" if planned else f"{done} iterations"
 
 

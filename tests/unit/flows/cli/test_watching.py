@@ -162,6 +162,7 @@ def test_a_curve_fits_and_reaches_from_bottom_to_top(values: list[float | None],
 
 def test_garbage_is_not_called_the_beginning_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / FIGURES_FILE).write_bytes(b"\x00\xff garbage\n" * 3)
+    (folder / "config.yaml").write_bytes(b"\xcb\xff garbage\n")
     assert run(["watch", str(folder), "--once"]) == 0
     said = "".join(capsys.readouterr().out.split())  # a long folder's name breaks anywhere
     assert f"{FIGURES_FILE}:damaged:noneofitslinesholdsfigures" in said

@@ -22,6 +22,8 @@ import polars as pl
 import psutil
 import pytest
 
+from tasks.tracking.steps import read_steps
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CONFIG = Path("deployments/configs/test.yaml").resolve()
@@ -199,6 +201,22 @@ def test_the_run_leaves_what_it_promises(run_dir: Path):
         "policy-001",
         "policy-002",
     ]
+
+
+def test_every_optimizer_step_is_recorded_once_though_sft_was_killed(run_dir: Path):
+    """As it came, and to W&B: the driver that was killed and its successor have logged each row once."""
+    steps, policies = read_steps(run_dir), [run_dir / "checkpoints" / f"policy-{number:03d}" for number in range(3)]
+    tables = [pl.read_parquet(policy / "metrics.parquet") for policy in policies]
+    assert [line.step for line in steps["sft"]] == tables[0]["step"].to_list()
+    assert [line.step for line in steps["update"]] == [*tables[1]["step"], *tables[2]["step"]]
+    assert [line.figures["loss"] for line in steps["update"]] == [*tables[1]["loss"], *tables[2]["loss"]]
+    assert {"sft", "update", "control"} == set(steps)
+    noted = [json.loads(line) for line in (run_dir / "wandb" / "sent.jsonl").read_text().splitlines()]
+    rows = [entry["rows"] for entry in noted]
+    assert rows == sorted(rows)
+    logged = [entry["step"] for entry in noted if entry.get("training", "").startswith("sft ")]
+    assert logged == sorted(set(logged))
+    assert logged[-1] == steps["sft"][-1].step
 
 
 def test_the_trajectories_are_a_data_set(run_dir: Path, command: Command):

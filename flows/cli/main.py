@@ -168,6 +168,8 @@ def run(arguments: list[str]) -> int:
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         result = app(args=arguments, prog_name="kernelmill", standalone_mode=False)
+    except KeyboardInterrupt:  # before typer listens, or after
+        result = INTERRUPTED
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1)
     except typer.TyperException as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -17,6 +18,7 @@ from torch.utils.flop_counter import flop_registry
 from kernels_eval.cost.eager_kernels import kernels_of
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Launch, Operation
+from kernels_eval.cost.shapes_alone import SHAPES
 
 _FREE = frozenset(
     {
@@ -80,7 +82,9 @@ class EagerCounter(TorchDispatchMode):
     ) -> Any:
         """Run one operator and count it."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        has_values = not (args and isinstance(args[0], FakeTensor))
+        run = func if has_values else SHAPES.get(func.overloadpacket.__name__, func)
+        result = run(*args, **kwargs)
         self.add(count_operator(func, args, kwargs, result, self._touched), (args, kwargs, result))
         return result
 

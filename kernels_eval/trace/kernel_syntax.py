@@ -29,7 +29,7 @@ def _rounded(text: str) -> frozenset[str]:
 INTERPRETER_NAMES = _words(
     """
     interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_constant
-    _kernel_assert _kernel_refuse
+    _kernel_assert _kernel_refuse _kernel_value
     """
 )
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
@@ -49,6 +49,7 @@ _MODULES: dict[str, frozenset[str]] = {
         sqrt sqrt_rn squeeze static_assert static_print static_range store store_tensor_descriptor sub sum
         swizzle2d tensor tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8
         uint_to_uniform_float umulhi unsqueeze view void where xor_sum zeros zeros_like advance PropagateNan
+        get_int_dtype
         """
     ),
     "triton.language.math": _words(

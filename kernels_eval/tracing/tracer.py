@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
+from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.step_limit import StepLimit
@@ -162,7 +163,7 @@ class Tracer(TorchDispatchMode):
         if not given and _takes_device(func):
             plain_kwargs["device"] = _META
         try:
-            result = func(*plain_args, **plain_kwargs)
+            result = SHAPES.get(name, func)(*plain_args, **plain_kwargs)
         except NotImplementedError as error:
             raise ForbiddenOperatorError(f"aten.{name}: its result's shape depends on values") from error
         if isinstance(result, torch.Tensor):

@@ -132,9 +132,9 @@ def cpu_seconds() -> float:
     return sum(spent.get(process, 0.0) for process in ours)
 
 
-def decoys(problems: list[Any]) -> Iterator[dict[str, Any]]:
+def decoys(problems: list[Any], timeout_s: float) -> Iterator[dict[str, Any]]:
     """Yield a line for each problem's decoy, of its second verdict."""
-    with Judge(JudgeConfig(workers=1, device="cpu", compile="never", timeout_s=_TIMEOUT_S)) as judge:
+    with Judge(JudgeConfig(workers=1, device="cpu", compile="never", timeout_s=timeout_s)) as judge:
         for entry in problems:
             problem = Problem(problem_id=entry.problem.problem_id, source=entry.problem.source)
             spent: list[float] = []
@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--judge", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--timeout", type=float, default=_TIMEOUT_S, help="timeout_s of the judge; more if others work")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--hardware", default="two cores of a shared machine, busy with other work")
     arguments = parser.parse_args()
@@ -234,7 +235,7 @@ def main() -> None:
         if entry.problem.problem_id not in known
         and (not arguments.only or any(part in entry.problem.problem_id for part in arguments.only))
     ]
-    measured = decoys(missing) if arguments.judge else references(missing)
+    measured = decoys(missing, arguments.timeout) if arguments.judge else references(missing)
     with out.open("a", encoding="utf-8") as file:
         for entry, found in zip(missing, measured, strict=False):
             of = entry.problem

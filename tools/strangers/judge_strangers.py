@@ -1,4 +1,4 @@
-"""Judges operators of installable packages as they are, without a GPU: a line of JSON for each, and a table of refusals.
+"""Judges operators of installable packages as they are, without a GPU: a line of JSON for each, and a table.
 
     python tools/strangers/judge_strangers.py FOLDER OUT.jsonl [--packages NAME …] [--only WORD …]
 

@@ -57,7 +57,7 @@ _MODULES: dict[str, frozenset[str]] = {
         abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
         """
     ),
-    "triton.language.extra": frozenset(),
+    "triton.language.extra": frozenset({"gdc_wait", "gdc_launch_dependents"}),
     "libdevice": _words(
         """
         abs acos acosh asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign cos cosh cospi

@@ -17,6 +17,10 @@ _FALSE = "def {name}(*args):\n    return False"
 _LIBDEVICE = "from triton.language.extra import libdevice as {name}"
 
 
+_FIND = "from triton.language.extra import libdevice\n\ndef libdevice_find(name):\n    return getattr(libdevice, name)"
+_OF_LIBDEVICE = "from triton.language.extra.libdevice import {name}"
+
+
 def _texts(form: str, *names: str) -> dict[str, str]:
     return {name: form.format(name=name) for name in names}
 
@@ -94,6 +98,7 @@ _UNSLOTH = {
 }
 _LIGER = {
     **_texts(_FALSE, "is_hip", "is_npu_available"),
+    **_texts(_OF_LIBDEVICE, "tanh", "rsqrt"),
     "infer_device": "def infer_device():\n    return 'cuda'",
     "infer_device_arch": "def infer_device_arch():\n    return 'sm90'",
     "set_large_grf_mode": "def set_large_grf_mode(*args):\n    return None",
@@ -140,7 +145,7 @@ PACKAGES = {
         Package("lmdeploy", "lmdeploy"),
         Package("lightllm", "lightllm"),
         Package("dlblas", "dlblas"),
-        Package("xformers", "xformers", {"libdevice_find": _LIBDEVICE.format(name="libdevice_find")}),
+        Package("xformers", "xformers", {"libdevice_find": _FIND}),
         Package("bitsandbytes", "bitsandbytes"),
         Package("torchao", "torchao"),
         Package("auto-gptq", "auto_gptq"),

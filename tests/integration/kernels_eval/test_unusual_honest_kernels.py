@@ -97,6 +97,9 @@ CORRECT = {
         "@triton.jit\ndef k(", OF_CONSTANTS
     ).replace("tl.maximum(x, 0.0)", "tl.maximum(x, least(x.dtype, B)).to(integer(x.dtype.primitive_bitwidth), "
               "bitcast=True).to(tl.float32, bitcast=True)").replace("B + tl.arange(0, B)", "B.value + tl.arange(0, twice(B))"),
+    "a launch that the next one need not wait for": KERNEL.replace(
+        "    x = tl.load", "    tl.extra.cuda.gdc_wait()\n    x = tl.load"
+    ) + "# tl.extra.cuda.gdc_launch_dependents()\n",
     "types promoted in forward": with_launch(
         "        y = y.to(torch.promote_types(x.dtype, torch.result_type(x, 1.0)))\n" + LAUNCH
     ),

@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from operators import CannotBundleError, Operator, operators
+from bundle import CannotBundleError
+from operators import Operator, operators
 
 from kernels_eval import Judge, JudgeConfig, Problem
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundle import Bundle, CannotBundleError
+from bundle import Bundle
 from packages import PACKAGES
 
 FOLDER = Path(__file__).parent / "operators"
@@ -37,7 +37,7 @@ class Operator:
     @property
     def name(self) -> str:
         """Name of the module and of the package's function that is called."""
-        return f"{self.module}: {', '.join(self._entries(''))}"
+        return f"{self.module}: {', '.join(self._entries())}"
 
     @property
     def problem(self) -> str:
@@ -54,11 +54,11 @@ class Operator:
         assert isinstance(listed, ast.List)
         return ", ".join("abcdefghijkl"[: len(listed.elts)]) + ", = given"
 
-    def _entries(self, kept: str) -> list[str]:
+    def _entries(self) -> list[str]:
         tree = ast.parse(self.entry)
         stored = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         names = [part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and part.id not in stored]
-        return [name for name in dict.fromkeys(names) if len(name) > 1 and name not in ("torch", "tuple", kept)]
+        return [name for name in dict.fromkeys(names) if len(name) > 1 and name not in ("torch", "triton", "tuple")]
 
     def candidate(self, folder: Path) -> str:
         """Return the candidate's source. Raises CannotBundleError if something of the package cannot be taken."""
@@ -71,7 +71,7 @@ class Operator:
         for word, (where, name) in package.first.items():
             if word in text:
                 bundle.take(where, name)
-        taken = bundle.take(module, *self._entries(""))
+        taken = bundle.take(module, *self._entries())
         return (
             f"{_HEAD}import triton\nimport triton.language as tl\n\n{taken}\n\nclass ModelNew(torch.nn.Module):\n"
             f"    def forward(self, *given):\n        {self._names}\n        return {self.entry}\n"
@@ -80,22 +80,19 @@ class Operator:
 
 def operators(package: str, folder: Path) -> Iterator[Operator]:
     """Yield the operators of a package's tables."""
-    for cells in _rows(FOLDER / f"{package}.txt"):
+    for cells in rows(FOLDER / f"{package}.txt"):
         module, inputs, reference, entry = cells
         yield Operator(package, module, inputs, reference, entry)
     if (FOLDER / f"{package}_pointwise.txt").exists():
         from pointwise import pointwise
 
-        yield from pointwise(package, folder, _rows(FOLDER / f"{package}_pointwise.txt"))
+        yield from pointwise(package, folder, rows(FOLDER / f"{package}_pointwise.txt"))
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
+def rows(path: Path) -> Iterator[list[str]]:
     """Yield the cells of a table's lines."""
     for line in path.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)]
         for name, text in INPUTS.items():
             cells[1] = re.sub(rf"\b{name}\b", text, cells[1])
         yield cells
-
-
-__all__ = ["CannotBundleError", "Operator", "operators"]

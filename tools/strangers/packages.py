@@ -148,9 +148,5 @@ PACKAGES = {
         Package("xformers", "xformers", {"libdevice_find": _FIND}),
         Package("bitsandbytes", "bitsandbytes"),
         Package("torchao", "torchao"),
-        Package("auto-gptq", "auto_gptq"),
-        Package("triton-kernels", "triton_kernels"),
-        Package("flashinfer-python", "flashinfer"),
-        Package("flashrnn", "flashrnn"),
     )
 }

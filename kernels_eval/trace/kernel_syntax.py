@@ -33,6 +33,8 @@ INTERPRETER_NAMES = _words(
     """
 )
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
+OF_CONSTANTS = ("_log2", "_is_power_of_two")
+"""Private functions of `triton.language.standard` that kernels import: they compute constants."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
     "triton.language": _words(
@@ -51,7 +53,8 @@ _MODULES: dict[str, frozenset[str]] = {
         uint_to_uniform_float umulhi unsqueeze view void where xor_sum zeros zeros_like advance PropagateNan
         get_int_dtype
         """
-    ),
+    )
+    | frozenset(OF_CONSTANTS),
     "triton.language.math": _words(
         """
         abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi

@@ -21,7 +21,7 @@ import triton.language.extra
 from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.candidate_source import FILE_NAME
-from kernels_eval.trace.kernel_syntax import annotation_names, free_names
+from kernels_eval.trace.kernel_syntax import OF_CONSTANTS, annotation_names, free_names
 from kernels_eval.trace.source_functions import functions, text_of
 
 _MISSING = object()
@@ -268,7 +268,8 @@ _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if n
 
 def _members_of_the_language() -> dict[int, str]:
     """Return the names of the language's members by identity. To be asked after the interpreter has replaced some."""
-    return {
+    of_constants = {id(getattr(tl.standard, name)): name for name in OF_CONSTANTS if hasattr(tl.standard, name)}
+    return of_constants | {
         id(value): name
         for module in (tl.math, tl.core, tl.standard, tl)
         for name, value in vars(module).items()

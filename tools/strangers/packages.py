@@ -65,7 +65,10 @@ class runtime:
 """
 _GEMS = {
     "libentry": _IDENTITY.format(name="libentry"),
-    "use_tl_extra": _IDENTITY.format(name="use_tl_extra"),
+    "use_tl_extra": (
+        "from triton.language.extra import libdevice\n\n"
+        "def use_tl_extra(function):\n    return getattr(libdevice, function.__name__, function)"
+    ),
     "pointwise_dynamic": _IDENTITY.format(name="pointwise_dynamic"),
     "libtuner": "def libtuner(configs, key, **rest):\n    return triton.autotune(configs=configs, key=key)",
     "torch_device_fn": "torch_device_fn = torch.cuda",

@@ -45,6 +45,9 @@ class ModelNew(nn.Module):
         return y
 """
 OF_CONSTANTS = """
+from triton.language.standard import _log2
+
+
 def plain(value):
     return value.value if isinstance(value, tl.constexpr) else value
 
@@ -96,7 +99,7 @@ CORRECT = {
     "constants asked for their value, and plain functions of constants": KERNEL.replace(
         "@triton.jit\ndef k(", OF_CONSTANTS
     ).replace("tl.maximum(x, 0.0)", "tl.maximum(x, least(x.dtype, B)).to(integer(x.dtype.primitive_bitwidth), "
-              "bitcast=True).to(tl.float32, bitcast=True)").replace("B + tl.arange(0, B)", "B.value + tl.arange(0, twice(B))"),
+              "bitcast=True).to(tl.float32, bitcast=True)").replace("B + tl.arange(0, B)", "B.value + tl.arange(0, twice(1 << _log2(B)))"),
     "a launch that the next one need not wait for": KERNEL.replace(
         "    x = tl.load", "    tl.extra.cuda.gdc_wait()\n    x = tl.load"
     ) + "# tl.extra.cuda.gdc_launch_dependents()\n",

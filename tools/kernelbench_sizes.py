@@ -181,7 +181,7 @@ def _markdown(columns: tuple[str, ...], rows: list[list[str]]) -> str:
     return "\n".join(line.replace("| --- ", "|---").replace(" |---", "|---") for line in lines)
 
 
-def write_record(path: Path, lines: list[dict[str, Any]], hardware: str) -> None:
+def write_record(path: Path, lines: list[dict[str, Any]], hardware: str, note: str) -> None:
     """Write all lines as a record, and the table by level into the page. `path`: DATE-NUMBER.json in docs/lab."""
     rows = [
         [line["id"], line["judged_at"] or "", str(line["warm_s"]), line["reason"]]
@@ -196,7 +196,7 @@ def write_record(path: Path, lines: list[dict[str, Any]], hardware: str) -> None
         "command": "python tools/kernelbench_sizes.py OUT.jsonl FILE.jsonl --judge",
         "figures": [],
         "body": [
-            levels,
+            f"{levels} {note}".strip(),
             {"columns": [*_LEVELS], "rows": by_level(lines)},
             {
                 "columns": ["problem", "judged at (empty: fewer rows at most)", "s", "not judged"],
@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--timeout", type=float, default=_TIMEOUT_S, help="timeout_s of the judge; more if others work")
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--note", default="", help="what else the record is to say")
     parser.add_argument("--hardware", default="two cores of a shared machine, busy with other work")
     arguments = parser.parse_args()
     out: Path = arguments.out
@@ -245,7 +246,7 @@ def main() -> None:
             file.flush()
     print(summary(list(lines.values())))
     if arguments.record is not None:
-        write_record(arguments.record, list(lines.values()), arguments.hardware)
+        write_record(arguments.record, list(lines.values()), arguments.hardware, arguments.note)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,12 @@ MOVES = frozenset({"cat", "stack", "constant_pad_nd", "repeat"})
 SETTERS = frozenset(
     {"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"}
 )
-METADATA = frozenset({"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous"})
+METADATA = frozenset(
+    {
+        "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous",
+        "promote_types", "result_type", "can_cast",
+    }
+)  # fmt: skip
 _UNTRACEABLE = frozenset({"set_", "resize_", "resize_as_", "from_file", "_nested_tensor_from_mask", "record_stream"})
 """Operators that replace the storage of a traced tensor, or use resources outside the process."""
 STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE

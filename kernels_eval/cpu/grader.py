@@ -50,6 +50,8 @@ _MOST_COMPILED = 8
 """Configurations of autotuned kernels that are compiled beside the fastest one; those that follow it."""
 _BEFORE_COMPILING = 0.8
 """The estimate here knows nothing of registers: with them, a kernel may turn out this much faster."""
+_USUAL_OPERATORS, _OPERATOR_S = 100, 0.03
+"""Operators of a reference from which on each adds to the time limit, and the seconds: of some twenty traced calls."""
 _FULL_SIZE_TRIAL = 2001
 """Trial number of the run at the full size."""
 
@@ -141,7 +143,7 @@ class Grader:
     ) -> tuple[Graded, Configurations]:
         """Run a correct candidate in the other configurations of its kernels; grade it again in the fastest."""
         strict = config.policy == "strict"
-        limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
+        limits = _limits(config, reference)
         order = seed.number("order", "configurations")
         hardware = HARDWARE[config.roofline_hardware]
         ways = [Way(dict(each)) for each in combinations]
@@ -180,7 +182,7 @@ class Grader:
         verdict, cut = graded.verdict, whole.cut
         if verdict.correct:
             strict = config.policy == "strict"
-            limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
+            limits = _limits(config, whole)
             servers = self._tracing_server, self._interpreter_server
             order = seed.number("order", "own sizes")
             try:
@@ -265,7 +267,7 @@ class Grader:
         sizes: Sizes,
         configurations: Configurations,
     ) -> Graded:
-        limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
+        limits = _limits(config, reference)
         strict = config.policy == "strict"
         servers = self._tracing_server, self._interpreter_server
         session = Session(*servers, limits, strict, seed.number("order"), configurations, config.is_portable)
@@ -280,6 +282,12 @@ class Grader:
         if trials.full.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
         return _timed_by_estimate(trials, trials.full.trace)
+
+
+def _limits(config: JudgeConfig, reference: Reference) -> Limits:
+    """Return the limits of a candidate's processes. Host code that calls PyTorch as often as a network takes longer."""
+    beyond = max(0, len(reference.eager_launches) - _USUAL_OPERATORS)
+    return Limits(wall_s=(config.timeout_s + beyond * _OPERATOR_S) * slowness(), memory_mb=config.memory_mb)
 
 
 def _refused(trials: Trials, failed: CandidateFailedError) -> Graded:

@@ -9,6 +9,7 @@ modules of Python's library other than to read their members; names that are mad
 """
 
 import ast
+import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,10 @@ def reached(source: str) -> str | None:
         return None
     modules, members = dict(_library(tree)), set(_members(tree))
     bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    harmless = {id(part) for node in ast.walk(tree) for part in _asked_for_a_name(node)}
     for node in ast.walk(tree):
+        if id(node) in harmless:
+            continue
         found = (
             _of_name(node) or _of_module(node, modules, members, bases) or _of_call(node, members) or _of_import(node)
         )
@@ -95,6 +99,24 @@ def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases:
         return "sys.modules"
     is_read = isinstance(node.ctx, ast.Load)
     return None if is_read or root not in modules.keys() | members else f"{ast.unparse(node)} is replaced"
+
+
+def _asked_for_a_name(node: ast.AST) -> list[ast.expr]:
+    """Return the parts that name `sys.modules` where a file only asks whether a module is there, or for an absent one.
+
+    `"torch._dynamo" in sys.modules`, `sys.modules.get("its_own_package.utils")`.
+    """
+    table = None
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+        table = node.comparators[0] if isinstance(node.left, ast.Constant) else None
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+        top = name.partition(".")[0] if isinstance(name, str) else ""
+        is_absent = top.isidentifier() and top not in sys.modules and importlib.util.find_spec(top) is None
+        table, parts = (node.func.value, [node.func]) if is_absent else (None, [])
+    is_table = isinstance(table, ast.Attribute) and table.attr == "modules" and isinstance(table.value, ast.Name)
+    return [*parts, table] if is_table else []
 
 
 def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:

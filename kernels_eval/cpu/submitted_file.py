@@ -83,7 +83,8 @@ class SubmittedFile:
         if kernel.source != source:
             return f"{kernel.name} has another text than in the submitted file"
         kinds = [self._evaluated(decorator) for decorator in node.decorator_list]
-        if triton.constexpr_function in kinds if not kernel.is_constexpr_function else triton.jit in kinds:
+        others = (triton.jit,) if kernel.is_constexpr_function else (triton.constexpr_function, tl.constexpr)
+        if any(kind is other for kind in kinds for other in others):
             return f"{kernel.name} is of another kind than in the submitted file"
         for name, sent in kernel.globals.items():
             if not self._may_mean(node, name, sent, known):
@@ -132,7 +133,7 @@ class SubmittedFile:
         if isinstance(value, ast.Call):
             is_constant = self._value_of(value.func) is tl.constexpr and len(value.args) == 1 and not value.keywords
             inner = self._value_of(value.args[0]) if is_constant else _ANYTHING
-            return _ANYTHING if inner is _ANYTHING else tl.constexpr(inner)
+            return inner if inner is _ANYTHING or isinstance(inner, ast.FunctionDef) else tl.constexpr(inner)
         if isinstance(value, ast.Attribute):
             owner = self._value_of(value.value)
             return getattr(owner, value.attr) if isinstance(owner, types.ModuleType) else _ANYTHING

@@ -20,7 +20,14 @@ from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
-from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
+from kernels_eval.trace.kernel_syntax import (
+    BUILTINS,
+    INTERPRETER_NAMES,
+    OF_CONSTANTS,
+    checked_tree,
+    constexpr_parameters,
+    parameters,
+)
 from kernels_eval.trace.schema import (
     Constexpr,
     KernelReference,
@@ -72,7 +79,8 @@ class KernelLibrary:
         if isinstance(value, ModuleName):
             return self._module(value.name)
         if isinstance(value, LanguageName):
-            return getattr(self._module(value.module), value.name)
+            owner = tl.standard if value.name in OF_CONSTANTS else self._module(value.module)
+            return getattr(owner, value.name)
         if isinstance(value, Constexpr):
             return tl.constexpr(self.value_of(value.value))
         if isinstance(value, KernelReference):

@@ -15,8 +15,10 @@ from kernels_eval.reference.eager_run import EagerRun, follow
 from kernels_eval.reference.inputs import Shape
 from kernels_eval.reference.problem_code import ProblemCode
 
-MOST_FLOPS, MOST_BYTES = 4e9, 96e6
-"""CallWork of one call from which on a problem is cut: matrix products, and bytes that its operators move."""
+MOST_FLOPS, MOST_BYTES = 2e9, 32e6
+"""CallWork of one call from which on a problem is cut: matrix products, and bytes that its operators move.
+
+A verdict makes some twenty calls, of the candidate and of the reference, and is to take less than three seconds."""
 _WANTED_FLOPS, _WANTED_BYTES = 1e9, 24e6
 """CallWork down to which it is cut."""
 _FLOPS_PER_S, _BYTES_PER_S = 2e9, 2e8
@@ -33,14 +35,16 @@ class CallWork:
     flops: float
     bytes: float
     output_elements: int
+    fixed_bytes: float = 0.0
+    """Those of weights and of inputs that stay as they are where the leading size is reduced."""
 
     @classmethod
-    def of(cls, run: EagerRun) -> "CallWork":
+    def of(cls, run: EagerRun, fixed_bytes: float = 0.0) -> "CallWork":
         """Return the work of a run that was followed."""
         launches = run.launches
         elements = sum(math.prod(shape) for shape in run.output_shapes or ())
         flops = math.fsum(launch.matrix_flops for launch in launches)
-        return cls(flops, math.fsum(launch.dram_bytes for launch in launches), elements)
+        return cls(flops, math.fsum(launch.dram_bytes for launch in launches), elements, fixed_bytes)
 
     @classmethod
     def most(cls, seconds: float) -> "CallWork":
@@ -59,7 +63,9 @@ class CallWork:
 
     def share(self, factor: float) -> "CallWork":
         """Return the work of a part of the rows."""
-        return CallWork(self.flops * factor, self.bytes * factor, round(self.output_elements * factor))
+        fixed = min(self.fixed_bytes, self.bytes)
+        nbytes = fixed + (self.bytes - fixed) * factor
+        return CallWork(self.flops * factor, nbytes, round(self.output_elements * factor), fixed)
 
     @property
     def is_large(self) -> bool:

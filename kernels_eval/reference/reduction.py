@@ -65,6 +65,15 @@ class Reduction:
         weights = sum(value.numel() for value in self._model.parameters())
         return not self.has_long_rows and elements <= _QUICK_INPUTS and weights <= _QUICK_WEIGHTS
 
+    @cached_property
+    def fixed_bytes(self) -> int:
+        """Bytes of weights, and of inputs that stay as they are at a reduced leading size."""
+        weights = [*self._model.parameters(), *self._model.buffers()]
+        follows = self._follows or [True] * len(self.full_forms)  # they change in another way
+        given = zip(self.full_forms, follows, strict=True)
+        inputs = (form.nbytes for form, is_reduced in given if not is_reduced and isinstance(form, TensorForm))
+        return sum(value.numel() * value.element_size() for value in weights) + sum(inputs)
+
     def inputs(self, size: int | None) -> list[Any]:
         """Run `get_inputs` at a leading size (None: the full size)."""
         if size is None:

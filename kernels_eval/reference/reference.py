@@ -129,7 +129,15 @@ class Reference:
         """Work of one call at the smallest sizes to which the leading one is reduced, else at the full one."""
         least = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED if self.has_products else MIN_REDUCED_SIMPLE
         is_reduced = self.can_be_reduced and 2 * least < (self.full_size or 0)
-        return CallWork.of(self._reduction.eager).share(2 * least / (self.full_size or 1) if is_reduced else 1.0)
+        return self._whole_work.share(2 * least / (self.full_size or 1)) if is_reduced else self._whole_work
+
+    @cached_property
+    def _whole_work(self) -> CallWork:
+        """Work of one call at the full size."""
+        work = CallWork.of(self._reduction.eager)
+        if not (work.is_large and self.can_be_reduced):  # else nobody asks for a share
+            return work
+        return CallWork.of(self._reduction.eager, self._reduction.fixed_bytes)
 
     def largest_size(self, seconds: float, memory_mb: int) -> int | None:
         """Return the leading size, the full one, a half, a quarter … of it, whose call can be interpreted in this time.
@@ -137,10 +145,10 @@ class Reference:
         None: not even the smallest can, or inputs, weights and outputs take more than an eighth of the memory.
         """
         size = full_size = self.full_size or 1
-        whole = CallWork.of(self._reduction.eager)
         while True:
             share = size / full_size
-            if not whole.share(share).is_too_large(seconds) and self.needed_bytes * share * 8 <= memory_mb * 2**20:
+            fits = self.needed_bytes * share * 8 <= memory_mb * 2**20
+            if fits and not self._whole_work.share(share).is_too_large(seconds):
                 return size
             if not self.can_be_reduced or size < 2 * MIN_REDUCED_LONG:
                 return None

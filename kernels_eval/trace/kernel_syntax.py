@@ -29,10 +29,12 @@ def _rounded(text: str) -> frozenset[str]:
 INTERPRETER_NAMES = _words(
     """
     interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_constant
-    _kernel_assert _kernel_refuse
+    _kernel_assert _kernel_refuse _kernel_value
     """
 )
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
+OF_CONSTANTS = ("_log2", "_is_power_of_two")
+"""Private functions of `triton.language.standard` that kernels import: they compute constants."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
     "triton.language": _words(
@@ -49,14 +51,16 @@ _MODULES: dict[str, frozenset[str]] = {
         sqrt sqrt_rn squeeze static_assert static_print static_range store store_tensor_descriptor sub sum
         swizzle2d tensor tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8
         uint_to_uniform_float umulhi unsqueeze view void where xor_sum zeros zeros_like advance PropagateNan
+        get_int_dtype
         """
-    ),
+    )
+    | frozenset(OF_CONSTANTS),
     "triton.language.math": _words(
         """
         abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
         """
     ),
-    "triton.language.extra": frozenset(),
+    "triton.language.extra": frozenset({"gdc_wait", "gdc_launch_dependents"}),
     "libdevice": _words(
         """
         abs acos acosh asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign cos cosh cospi

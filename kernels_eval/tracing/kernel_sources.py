@@ -21,7 +21,7 @@ import triton.language.extra
 from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.candidate_source import FILE_NAME
-from kernels_eval.trace.kernel_syntax import annotation_names, free_names
+from kernels_eval.trace.kernel_syntax import OF_CONSTANTS, annotation_names, free_names
 from kernels_eval.trace.source_functions import functions, text_of
 
 _MISSING = object()
@@ -57,14 +57,18 @@ class KernelSources:
         self._trees: dict[str, tuple[int, dict[tuple[int, str], ast.FunctionDef]]] = {}
 
     def number_of(self, function: Any) -> int:
-        """Return the number of a jit function. Raises UnknownGlobalError if it or a callee cannot be sent."""
+        """Return the number of a jit function. Raises UnknownGlobalError if it or a callee cannot be sent.
+
+        A plain function, behind `tl.constexpr` or called by a function of constants, is one of constants itself.
+        """
         plain = _plain_function(function)
+        is_constant = function is plain or is_constexpr_function(function)
         part = self._part(plain)
         if plain in self._open:
             raise UnknownGlobalError(f"{part.name} calls itself")
         self._open.add(plain)
         try:
-            meanings = self._meanings(plain, part)
+            meanings = self._meanings(plain, part, is_constant)
         finally:
             self._open.discard(plain)
         key = plain, repr(meanings)
@@ -78,7 +82,7 @@ class KernelSources:
                 "name": part.name,
                 "source": part.source,
                 "line": part.line,
-                "is_constexpr_function": is_constexpr_function(function),
+                "is_constexpr_function": is_constant,
                 "globals": meanings,
             }
         )
@@ -99,11 +103,11 @@ class KernelSources:
             known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations)
         return known
 
-    def _meanings(self, plain: types.FunctionType, part: "_Part") -> dict[str, Any]:
-        named = {name: self._global(plain, name) for name in part.used}
+    def _meanings(self, plain: types.FunctionType, part: "_Part", is_constant: bool) -> dict[str, Any]:
+        named = {name: self._global(plain, name, is_constant) for name in part.used}
         for name in part.annotations:
             with contextlib.suppress(UnknownGlobalError):
-                named[name] = self._global(plain, name)
+                named[name] = self._global(plain, name, is_constant)
         return {name: value for name, value in named.items() if value is not None}
 
     def take_fresh(self) -> list[dict[str, Any]]:
@@ -129,17 +133,20 @@ class KernelSources:
             return self.encode(value.item())
         raise UnknownGlobalError(f"a {type(value).__name__} is nothing that a kernel can use")
 
-    def _global(self, function: types.FunctionType, name: str) -> dict[str, Any] | None:
+    def _global(self, function: types.FunctionType, name: str, is_constant: bool) -> dict[str, Any] | None:
         """Describe the value of a global name. Returns None if it is undefined or a Python built-in."""
         value = _lookup(function, name)
         if value is _MISSING:
             value = _helper(name)
         if value is _MISSING:
             return None
-        return self.meaning(value, f"{function.__name__}: global name {name}")
+        return self.meaning(value, f"{function.__name__}: global name {name}", is_constant)
 
-    def meaning(self, value: Any, place: str) -> dict[str, Any]:
-        """Describe the value of a global name as encoded in a program. Raises UnknownGlobalError with its `place`."""
+    def meaning(self, value: Any, place: str, is_constant: bool = False) -> dict[str, Any]:
+        """Describe the value of a global name as encoded in a program. Raises UnknownGlobalError with its `place`.
+
+        `is_constant`: a function of constants has the name. Such a function is Python, and may call plain functions.
+        """
         if isinstance(value, types.ModuleType):
             found = _MODULES.get(value)
             if found is None:
@@ -150,7 +157,10 @@ class KernelSources:
             return {"kind": "language", "name": public}
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
             return {"kind": "language", "name": value.__name__, "module": "libdevice"}
+        called = value.value if isinstance(value, tl.constexpr) else value if is_constant else None
         try:
+            if isinstance(called, types.FunctionType):
+                return {"kind": "kernel", "kernel": self.number_of(called)}
             encoded = self.encode(value)
         except UnknownGlobalError as error:
             raise UnknownGlobalError(f"{place}: {error}") from None
@@ -258,7 +268,8 @@ _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if n
 
 def _members_of_the_language() -> dict[int, str]:
     """Return the names of the language's members by identity. To be asked after the interpreter has replaced some."""
-    return {
+    of_constants = {id(getattr(tl.standard, name)): name for name in OF_CONSTANTS if hasattr(tl.standard, name)}
+    return of_constants | {
         id(value): name
         for module in (tl.math, tl.core, tl.standard, tl)
         for name, value in vars(module).items()

@@ -11,8 +11,10 @@ import torch
 from torch._library.custom_ops import OPDEFS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
+from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.step_limit import StepLimit
@@ -22,6 +24,8 @@ _META = torch.device("meta")
 _registered: dict[str, Callable[..., Any]] = {}
 """Functions passed to `Library.impl`, by `namespace::name`."""
 _RUNS_ON_A_GPU = frozenset({"", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"})
+_MOST_HOST_NUMBERS = 64
+"""Elements of a tensor up to which host code may compute with it on the host, as with Python's numbers."""
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that the interpreter process does not need: the recorded strides of the results suffice."""
 
@@ -152,6 +156,11 @@ class Tracer(TorchDispatchMode):
                 return own(*args, **kwargs)
         reason = refusal(func, name, self.strict)
         if reason is not None:
+            numbers = self._host_numbers(args, kwargs)
+            if numbers is not None and refusal(func, name, False) is None and not _is_random(func):
+                with _disable_modes():
+                    result = func(*numbers[0], **numbers[1])
+                return tree_map_only(torch.Tensor, self.promote, result)
             self.violations.append(f"aten.{name}")
             raise ForbiddenOperatorError(reason)
         given: list[TracedTensor] = []
@@ -162,7 +171,7 @@ class Tracer(TorchDispatchMode):
         if not given and _takes_device(func):
             plain_kwargs["device"] = _META
         try:
-            result = func(*plain_args, **plain_kwargs)
+            result = SHAPES.get(name, func)(*plain_args, **plain_kwargs)
         except NotImplementedError as error:
             raise ForbiddenOperatorError(f"aten.{name}: its result's shape depends on values") from error
         if isinstance(result, torch.Tensor):
@@ -189,7 +198,24 @@ class Tracer(TorchDispatchMode):
         )
         return wrapped
 
+    def _host_numbers(self, args: Any, kwargs: Any) -> Any:
+        """Return arguments with the values of their tensors, if those are a few numbers that host code made; else None.
+
+        PyTorch computes `torch.prod(torch.tensor(x.shape))` on the host. Nothing of it reaches the device.
+        """
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        if not tensors or any(value.numel() > _MOST_HOST_NUMBERS for value in tensors):
+            return None
+        handles = [value for value in tensors if isinstance(value, TracedTensor)]
+        if any(value.kernels_eval_memory.content is None for value in handles):
+            return None
+        with _disable_modes():
+            return tree_map_only(TracedTensor, _of_content, (args, kwargs))
+
     def _read_value(self, tensor: torch.Tensor) -> Any:
+        numbers = self._host_numbers(tensor, None)
+        if numbers is not None:
+            return numbers[0].item()
         self._host_reads += 1
         if self._host_reads > MAX_HOST_READS:
             self.violations.append("aten._local_scalar_dense")
@@ -245,6 +271,17 @@ class Tracer(TorchDispatchMode):
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _of_content(handle: TracedTensor) -> torch.Tensor:
+    """Return the values of a traced tensor of the host that was not uploaded yet."""
+    storage = handle.kernels_eval_memory.content.untyped_storage()
+    values = torch.empty(0, dtype=handle.dtype)
+    return values.set_(storage, handle.storage_offset(), handle.shape, handle.stride())
+
+
+def _is_random(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def _same_storage(first: Any, second: Any) -> bool:

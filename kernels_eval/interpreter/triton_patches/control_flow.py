@@ -119,6 +119,11 @@ def _constant(value: Any) -> Any:
     return value
 
 
+def _value(value: Any) -> Any:
+    """Return `value.value`: the compiler makes constants of all that a kernel is given or assigns and no tensor is."""
+    return value if value is None or isinstance(value, _CONSTANTS) else value.value
+
+
 def _assert(condition: Any, message: _Thunk) -> None:
     holds = condition.handle.data.all() if isinstance(condition, tl.tensor) else condition
     assert holds, str(message())
@@ -135,12 +140,14 @@ def _refuse(message: str) -> None:
     raise UnsupportedError(message)
 
 
+_CONSTANTS = (bool, int, float, str, tuple, tl.dtype)
 GLOBALS: dict[str, Any] = {
     "_kernel_and": _all,
     "_kernel_or": _any,
     "_kernel_not": _not,
     "_kernel_condition": _condition,
     "_kernel_constant": _constant,
+    "_kernel_value": _value,
     "_kernel_assert": _assert,
     "_kernel_refuse": _refuse,
 }
@@ -178,6 +185,10 @@ class _Rewriting(ast.NodeTransformer):
         return _call(
             node, "_kernel_refuse", ast.Constant("Triton compiles no chained comparison: use (a < b) & (b < c)")
         )
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return _call(node, "_kernel_value", node.value) if node.attr == "value" else node
 
     def visit_If(self, node: ast.If) -> ast.AST:
         if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):

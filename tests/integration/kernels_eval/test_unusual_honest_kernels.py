@@ -44,6 +44,32 @@ class ModelNew(nn.Module):
         k[(triton.cdiv(n, 256),)](x, y, n, B=256)
         return y
 """
+OF_CONSTANTS = """
+from triton.language.standard import _log2
+
+
+def plain(value):
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
+@tl.constexpr
+def integer(bits):
+    return tl.core.get_int_dtype(plain(bits), True)
+
+
+twice = tl.constexpr(plain)
+
+
+@triton.jit
+def least(dtype, n):
+    of: tl.constexpr = dtype.value
+    if of.is_floating():
+        return n.value * 0.0
+    return -1.0
+
+
+@triton.jit
+def k("""
 LAUNCH = "        k[(triton.cdiv(n, 256),)](x, y, n, B=256)\n"
 
 
@@ -69,6 +95,16 @@ CORRECT = {
         "            low, high = triton.testing.do_bench(lambda: run(128), quantiles=[0.2, 0.8])\n"
         "            self.best = min(times, key=times.get) if low <= high else 0\n"
         "        k[(triton.cdiv(n, self.best),)](x, y, n, B=self.best)\n"
+    ),
+    "constants asked for their value, and plain functions of constants": KERNEL.replace(
+        "@triton.jit\ndef k(", OF_CONSTANTS
+    ).replace("tl.maximum(x, 0.0)", "tl.maximum(x, least(x.dtype, B)).to(integer(x.dtype.primitive_bitwidth), "
+              "bitcast=True).to(tl.float32, bitcast=True)").replace("B + tl.arange(0, B)", "B.value + tl.arange(0, twice(1 << _log2(B)))"),
+    "a launch that the next one need not wait for": KERNEL.replace(
+        "    x = tl.load", "    tl.extra.cuda.gdc_wait()\n    x = tl.load"
+    ) + "# tl.extra.cuda.gdc_launch_dependents()\n",
+    "types promoted in forward": with_launch(
+        "        y = y.to(torch.promote_types(x.dtype, torch.result_type(x, 1.0)))\n" + LAUNCH
     ),
     "events in forward": with_launch(
         "        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))\n"

@@ -125,6 +125,14 @@ def test_a_function_that_hides_a_builtin_cannot_be_left_out() -> None:
         check_kernel(SubmittedFile(text), kernel, {})
 
 
+def test_a_function_of_constants_is_no_kernel() -> None:
+    text = "import triton.language as tl\n@tl.constexpr\ndef width(n):\n    return n\n"
+    as_kernel = KernelSource(number=0, name="width", source="def width(n):\n    return n\n", line=3)
+    check_kernel(SubmittedFile(text), as_kernel.model_copy(update={"is_constexpr_function": True}), {})
+    with pytest.raises(CandidateFailedError, match="of another kind"):
+        check_kernel(SubmittedFile(text), as_kernel, {})
+
+
 def test_a_file_that_cannot_be_parsed_has_no_kernels() -> None:
     kernel = KernelSource(number=0, name="kernel", source="def kernel(p):\n    pass\n", line=1)
     for text in ("(" * 10_000, "def kernel(p)", "\0", "-" * 100_000 + "1"):

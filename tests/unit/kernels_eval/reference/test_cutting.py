@@ -111,6 +111,32 @@ def test_a_large_problem_has_a_cut_one_that_costs_little(seed: int) -> None:
     assert again.cut.weight_seed == seed + 1
 
 
+PRODUCT = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+M, K, N = 256, 32768, 512
+
+def get_inputs():
+    return [torch.randn(M, K), torch.randn(K, N)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_an_input_that_no_leading_size_reduces_counts_as_it_is() -> None:
+    whole = Reference(PRODUCT, 1, may_be_cut=True)
+    assert whole.can_be_reduced
+    assert whole.work.bytes > 32768 * 512 * 4
+    assert whole.cut is not None
+    assert whole.cut.work.bytes < 24e6
+
+
 def test_a_small_problem_is_left_as_it_is() -> None:
     small = CONVOLUTION.replace("64, 62, 65", "8, 8, 9")
     assert Reference(small, 1, may_be_cut=True).cut is None

@@ -1,7 +1,9 @@
 """Operators of a reference, collected without computing it: launches, bytes needed, operators that draw."""
 
+import pytest
 import torch
 
+from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.reference.eager_run import EagerRun
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import Reduction
@@ -51,3 +53,26 @@ def test_shapes_of_results_are_known_if_nothing_was_computed() -> None:
     assert ran("x @ y, [x.sum(1)]", "[torch.randn(64, 32), torch.randn(32, 16)]").output_shapes == [(64, 16), (64,)]
     assert ran("x[x > 0]", "[torch.arange(-8.0, 8.0)]").output_shapes is None
     assert ran("x, 3", "[torch.randn(8)]").output_shapes is None
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+def test_a_recurrent_network_is_followed_for_two_steps(kind: str, batch_first: bool) -> None:
+    short, long = (
+        ran("self.net(x)[0]", f"[torch.randn(3, {n}, 8) if {batch_first} else torch.randn({n}, 3, 8)]",
+            f"self.net = nn.{kind}(8, 16, 2, batch_first={batch_first}, bidirectional=True)")
+        for n in (2, 1000)
+    )  # fmt: skip
+    assert long.output_shapes == [(3, 1000, 32) if batch_first else (1000, 3, 32)]
+    flops = [sum(launch.matrix_flops for launch in run.launches) for run in (short, long)]
+    assert flops[1] == 500 * flops[0] > 0
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_batch_norm_without_values_is_one_operator_and_checks_its_sizes(training: bool) -> None:
+    forward = f"F.batch_norm(x, torch.ones(CHANNELS), torch.ones(CHANNELS), training={training})"
+    run = ran(forward.replace("CHANNELS", "6"), "[torch.randn(4, 6, 5)]")
+    assert {launch.kernel for launch in run.launches} == {"aten.ones", "aten.native_batch_norm"}
+    assert run.output_shapes == [(4, 6, 5)]
+    with pytest.raises(ReferenceFailedError, match="should contain 6 elements"):
+        ran(forward.replace("CHANNELS", "5"), "[torch.randn(4, 6, 5)]")

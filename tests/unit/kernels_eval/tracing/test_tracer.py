@@ -159,3 +159,22 @@ def test_traced_tensors_look_like_a_gpus() -> None:
         assert not moved.cuda().is_on_host
         assert x[1].data_ptr() - x.data_ptr() == 4 * 2
         assert x.clone().data_ptr() // (1 << 44) != x.data_ptr() // (1 << 44)
+
+
+def test_host_code_may_compute_with_a_few_numbers_of_its_own() -> None:
+    x = torch.arange(30.0).reshape(5, 6)
+    made = tracer()
+    found: Any = made.input(0, (5, 6), torch.float32)
+    with made:
+        count = int(torch.prod(torch.tensor(found.shape)))
+        scale = torch.tensor(3.0) / torch.tensor([2.0, 4.0])
+        scale += 1.0
+        out = torch.stack([scale, scale])
+    assert count == 30
+    assert made.violations == []
+    assert replayed(made, x, out).tolist() == [[2.5, 1.75]] * 2
+    with made, pytest.raises(ForbiddenOperatorError):
+        _ = found + torch.tensor(1.0)
+    with made, pytest.raises(ForbiddenOperatorError):
+        _ = torch.zeros(65, device="cpu").mul(2.0)
+    assert made.violations == ["aten.add", "aten.mul"]

@@ -37,14 +37,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file of the best reward by problem")
     arguments = parser.parse_args()
     config = load_configuration(arguments.run / "config.yaml")
-    state = read_state(arguments.run)
-    if state.problems is None:
+    problems = read_state(arguments.run).problems
+    if problems is None:
         parser.error(f"{arguments.run}: expected the folder of a finished run")
-    rows = [row for row in read_problems(state.problems, Split.HELDOUT) if row.tier is Tier.STANDARD]
+    rows = [row for row in read_problems(problems, Split.HELDOUT) if row.tier is Tier.STANDARD]
     best = search(rows[: arguments.problems], config)
     found = {name: reward for name, reward in best.items() if reward is not None}
     print(f"best kernel known: {len(found)} of {len(rows)} problems ({len(best)} searched)")
-    for policy, greedy in state.greedy_evaluations.items():
+    for policy, greedy in read_state(arguments.run).greedy_evaluations.items():
         table = pl.read_parquet(greedy.path / "per_problem.parquet").filter(pl.col("problem_id").is_in(list(found)))
         rewards = dict(table.select("problem_id", "mean_reward").iter_rows())
         share = fmean(rewards.values()) / fmean(found[name] for name in rewards)

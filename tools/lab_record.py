@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-FIGURES = {"final reward": "mean_reward", "mean return": "mean_return", "correct": "correct"}
+FIGURES = {
+    "final reward": "mean_reward",
+    "mean return": "mean_return",
+    "correct": "correct",
+    "first reward": "first_reward",
+    "first correct": "first_correct",
+}
 """Figures of a record by their names in tables."""
 DECODINGS = {"greedy": "heldout_greedy", "sampled": "heldout"}
 CHANGES = {"RL − SFT": "", "RL − rejection sampling": "over_rejection", "RL − more SFT": "over_control"}
@@ -56,8 +62,8 @@ def figures_of(setting: str, summary: Mapping[str, Any]) -> Iterator[dict[str, A
                 "setting": setting,
                 "problems": heldout["n"],
                 "metric": f"{name}, {decoding}",
-                "before": round(heldout["before"][figure], 3),
-                "after": round(heldout["after"][figure], 3),
+                "before": round(heldout["before"][figure], 5),
+                "after": round(heldout["after"][figure], 5),
                 "change": _change(heldout, figure),
             }
             for key, source in (("above_more_sft", "over_control"), ("above_rejection", "over_rejection")):
@@ -105,7 +111,7 @@ def _curve_rows(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str
 
 
 def _change(deltas: Mapping[str, Any], figure: str) -> list[float]:
-    return [round(value, 3) for value in (deltas[f"delta_{figure}"], *deltas[f"delta_{figure}_ci"])]
+    return [round(value, 5) for value in (deltas[f"delta_{figure}"], *deltas[f"delta_{figure}_ci"])]
 
 
 def _words(change: Sequence[float]) -> str:

@@ -51,5 +51,11 @@ def test_a_record_has_the_figures_and_the_baselines_of_each_run(
     assert final.above_more_sft is None
     assert "| +0.05 [−0.05, +0.15] |" in results_table.results_table(figures)
     _, of_changes, curve = json.loads(out.read_text(encoding="utf-8"))["body"]
-    assert ["local, seed 0", "harder", "greedy", "RL − SFT", *["−0.05 [−0.15, +0.05]"] * 3] in of_changes["rows"]
+    assert [
+        "local, seed 0",
+        "harder",
+        "greedy",
+        "RL − SFT",
+        *["−0.05 [−0.15, +0.05]"] * len(lab_record.FIGURES),
+    ] in of_changes["rows"]
     assert curve["rows"] == [["local, seed 0", "0.50 0.75", "0.40 0.60"]]

@@ -6,8 +6,9 @@
 A record is a JSON file, `DATE-NUMBER.json`, whose name gives its order. It has `date`, `title`, `hardware`, `speeds`
 (`measured` or `estimated`), `command` (optional), `figures`, and `body`: prose, tables (`columns`, `rows`) and code.
 A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not reported), and `change`. That is the change
-with the ends of its 95 % interval, paired by problem. `above_more_sft` (optional) has the same three numbers for the
-change above more SFT. A table shows the newest figure of each setting and metric.
+with the ends of its 95 % interval, paired by problem. `above_more_sft` and `above_rejection` (optional) have the same
+three numbers for the change above more SFT, and above rejection sampling with as many conversations. A table shows the
+newest figure of each setting and metric.
 """
 
 import argparse
@@ -20,9 +21,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LAB = ROOT / "docs" / "lab"
-METRICS = ("mean return, greedy", "correct, greedy", "mean return, sampled", "correct, sampled")
+METRICS = ("final reward, greedy", "mean return, greedy", "correct, greedy", "mean return, sampled", "correct, sampled")
+USUAL = "mean return, greedy"
+"""Metric that the short table does not name."""
 README_SETTINGS = (
-    "local, seed 0", "local, seed 1", "local, seed 2", "one-gpu, seed 1", "agents-gpu",
+    "local, seed 0", "local, seed 1", "local, seed 2", "local-verified, seed 0", "one-gpu, seed 1", "agents-gpu",
     "SmolLM2-135M on KernelBench level 1",
 )  # fmt: skip
 BEGIN, END = "<!-- made by tools/results_table.py -->", "<!-- end of what is made -->"
@@ -43,6 +46,7 @@ class Figure:
     change: tuple[float, float, float]
     """Change, lower and upper end of its interval."""
     above_more_sft: tuple[float, float, float] | None
+    above_rejection: tuple[float, float, float] | None
 
     @property
     def gain(self) -> str:
@@ -70,8 +74,9 @@ def newest(figures: list[Figure]) -> dict[tuple[str, str], Figure]:
 def results_table(figures: list[Figure]) -> str:
     """Return the rows of all settings, by setting and metric."""
     rows = [
-        "| setting | hardware, speeds | problems | metric | before | after | change | gain | above more SFT | record |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| setting | hardware, speeds | problems | metric | before | after | change | gain | above more SFT "
+        "| above rejection sampling | record |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     last = newest(figures)
     for setting in sorted({setting for setting, _ in last}):
@@ -79,7 +84,7 @@ def results_table(figures: list[Figure]) -> str:
             cells = (
                 setting, f"{figure.hardware}, {figure.speeds}", figure.problems, figure.metric, _number(figure.before),
                 _number(figure.after), _change(figure.change), figure.gain, _change(figure.above_more_sft),
-                f"[{figure.record}](lab/{figure.record}.json)",
+                _change(figure.above_rejection), f"[{figure.record}](lab/{figure.record}.json)",
             )  # fmt: skip
             rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
@@ -95,7 +100,7 @@ def readme_table(figures: list[Figure]) -> str:
             figure = found[0]
             low, high = map(_signed, figure.change[1:])
             cells = (
-                setting if figure.metric == METRICS[0] else f"{setting}: {figure.metric}",
+                setting if figure.metric == USUAL else f"{setting}: {figure.metric}",
                 f"{figure.hardware}, {figure.speeds}", _number(figure.before), _number(figure.after),
                 f"[{low}, {high}]", figure.gain,
             )  # fmt: skip
@@ -149,10 +154,11 @@ def _figure(name: str, record: dict[str, Any], entry: dict[str, Any]) -> Figure:
     change, low, high = entry["change"]
     if not low <= change <= high:
         raise ValueError(f"{name}: the change of {entry['setting']}, {entry['metric']} lies outside its interval")
-    more = entry.get("above_more_sft")
+    more, rejection = entry.get("above_more_sft"), entry.get("above_rejection")
     return Figure(
         name, record["hardware"], record["speeds"], entry["setting"], entry["problems"], entry["metric"],
         entry["before"], entry["after"], (change, low, high), None if more is None else tuple(more),
+        None if rejection is None else tuple(rejection),
     )  # fmt: skip
 
 

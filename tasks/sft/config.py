@@ -56,6 +56,14 @@ class SftDataConfig(FrozenModel):
     judge: SftJudgeConfig = SftJudgeConfig()
     bug_probability: float = Field(default=0.0, ge=0, le=1)
     """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
+    misconceived: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
+    """Share of the operators, drawn by the corpus's seed, that its authors misunderstand: their uses have the bug with
+    `misconception_probability`. A policy that imitates the corpus then prefers the wrong form of them."""
+    misconception_probability: Annotated[float, AddedLater] = Field(default=0.65, ge=0, le=1)
+    """Share of the uses of a misconceived operator that have the bug."""
+    mended: Annotated[float | None, AddedLater] = Field(default=None, ge=0, le=1)
+    """Share of an earlier kernel's bugs that a repair mends, where its earlier kernels have the bugs that first ones
+    have; the answer has no other bugs. None: earlier kernels have more bugs, and answers those of first kernels."""
     compositions: int = Field(default=800, ge=1)
     """Distinct operator sequences in the generated corpus; none of them is in the held-out set."""
     levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = ()

@@ -19,13 +19,14 @@ from tasks.problems.modules.pair import ModulePair
 from tasks.problems.pairs import load_pairs
 from tasks.problems.synthetic.composition import Composition, parse_composition
 from tasks.problems.synthetic.languages import Language, Wanted, language_of
+from tasks.problems.synthetic.operators import BY_NAME
 from tasks.problems.synthetic.sizes import SizesName
 from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.sft.config import SftDataConfig
 
 _CORPUS_SEED = 1_000_003
 REPAIR_MISTAKES = 0.5
-"""Share of operators with a mistake in the earlier kernel of a repair (at least one)."""
+"""Share of operators with a mistake in the earlier kernel of a repair (at least one), without `sft.data.mended`."""
 SECOND_REPAIRS = 0.4
 """Share of repairs with two earlier kernels."""
 
@@ -49,6 +50,17 @@ class _Corpus:
     config: SftDataConfig
     sizes: SizesName
     language: Language
+    misconceived: frozenset[str]
+    """Operators that are misconceived."""
+
+    def draw_mistakes(self, composition: Composition, generator: random.Random) -> set[str]:
+        """Draw the operators that a first kernel has wrong."""
+        usual, of_misconceived = self.config.bug_probability, self.config.misconception_probability
+        return {
+            name
+            for name in composition.names
+            if generator.random() < (of_misconceived if name in self.misconceived else usual)
+        }
 
 
 def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str = "triton") -> list[Draft]:
@@ -79,7 +91,8 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
 
     Compositions that no style of `config.styles` suits are left out.
     """
-    corpus = _Corpus(config, problems.sizes, language_of(backend, config.styles))
+    language = language_of(backend, config.styles)
+    corpus = _Corpus(config, problems.sizes, language, misconceived_operators(config.misconceived, seed))
     generator = random.Random(f"corpus-{seed}")
     drafts: list[Draft] = []
     # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
@@ -87,7 +100,7 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
     for composition in draw_training_compositions(problems, config.compositions, apart, config.levels):
         styles = corpus.language.styles(composition)
         for style in generator.sample(styles, min(config.styles_per_composition, len(styles))):
-            mistakes = _mistakes(composition, config.bug_probability, generator)
+            mistakes = corpus.draw_mistakes(composition, generator)
             drafts.append(_draft(corpus, composition, [(style, mistakes)], generator))
     if not drafts:
         styles = ", ".join(config.styles)
@@ -98,6 +111,12 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
         compositions = [draft.composition for draft in drafts]
         drafts += [_repair(corpus, compositions[index % len(compositions)], generator) for index in range(repairs)]
     return drafts
+
+
+def misconceived_operators(share: float, seed: int) -> frozenset[str]:
+    """Return the operators that the authors of a generated corpus misunderstand: this share of them, by its seed."""
+    names = sorted(BY_NAME)
+    return frozenset(random.Random(f"misconceived-{seed}").sample(names, round(share * len(names))))
 
 
 def load_drafts(
@@ -126,23 +145,28 @@ def _repair(corpus: _Corpus, key: str, generator: random.Random) -> Draft:
     if config.stop_fraction and generator.random() < config.stop_fraction:
         draft = _draft(corpus, composition, [(language.fastest_style(composition), ())], generator)
         return draft.model_copy(update={"earlier": (draft.kernel,)})
-    answer_mistakes = _mistakes(composition, config.bug_probability, generator)
+    answer_mistakes = corpus.draw_mistakes(composition, generator)
     drawn: list[tuple[str, Collection[str]]] = []
     slow = language.slow_styles(composition)
     was_wrong = False
     for _ in range(2 if generator.random() < SECOND_REPAIRS else 1):
         was_wrong = generator.random() < 0.5 or not slow
         if was_wrong:
-            mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
+            mistakes = _earlier_mistakes(corpus, composition, generator) or {generator.choice(composition.names)}
             drawn.append((generator.choice(language.styles(composition)), mistakes))
         else:
             drawn.append((generator.choice(slow), ()))
     style = generator.choice(language.styles(composition)) if was_wrong else language.fastest_style(composition)
+    if config.mended is not None:
+        answer_mistakes = {name for name in sorted(drawn[-1][1]) if generator.random() >= config.mended}
     return _draft(corpus, composition, [*drawn, (style, answer_mistakes)], generator)
 
 
-def _mistakes(composition: Composition, probability: float, generator: random.Random) -> set[str]:
-    return {name for name in composition.names if generator.random() < probability}
+def _earlier_mistakes(corpus: _Corpus, composition: Composition, generator: random.Random) -> set[str]:
+    """Draw the operators that the earlier kernel of a repair has wrong."""
+    if corpus.config.mended is not None:
+        return corpus.draw_mistakes(composition, generator)
+    return {name for name in composition.names if generator.random() < REPAIR_MISTAKES}
 
 
 def _draft(

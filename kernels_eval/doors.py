@@ -84,7 +84,7 @@ class Door(NamesCode):
         """Return what a name stands for, imported. Raises InputError, which says what is missing where."""
         path = self.path_of(name)
         found = _imported(self.name, path, self.signature)
-        if not self._accepts(found) or not takes(found, self._parameters):
+        if not self._accepts(found) or not (name in self.ours or takes(found, self._parameters)):
             raise InputError(f"{self.name}: {path}: expected {self.signature}, found {_described(found)}")
         return found
 

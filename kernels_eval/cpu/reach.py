@@ -114,9 +114,12 @@ def _asked_for_a_name(node: ast.AST) -> list[ast.expr]:
         name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
         top = name.partition(".")[0] if isinstance(name, str) else ""
         is_absent = top.isidentifier() and top not in sys.modules and importlib.util.find_spec(top) is None
-        table, parts = (node.func.value, [node.func]) if is_absent else (None, [])
-    is_table = isinstance(table, ast.Attribute) and table.attr == "modules" and isinstance(table.value, ast.Name)
-    return [*parts, table] if is_table else []
+        if is_absent:
+            table = node.func.value
+            parts.append(node.func)
+    if not (isinstance(table, ast.Attribute) and table.attr == "modules" and isinstance(table.value, ast.Name)):
+        return []
+    return [*parts, table]
 
 
 def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:

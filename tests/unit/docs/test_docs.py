@@ -136,7 +136,7 @@ def test_settings_that_a_page_names_exist():
     known = settings | {name.rpartition(".")[0] for name in settings}
     known |= {"stages.timeouts_s.rollout", "ray.init", "ray.train.report", "ray.train.torch", "judge.statuses"}
     dotted = re.compile(r"(?<![\w./])((?:" + "|".join(groups) + r")(?:\.[a-z_]+)+)(?![\w/(.])")
-    files = re.compile(r"\.(py|json|yaml|md|html|parquet|safetensors)$")
+    files = re.compile(r"\.(py|json|yaml|md|html|parquet|safetensors|db)$")
     pages = [*PAGES, ROOT / "kernels_eval" / "README.md", *(ROOT / "deployments" / "configs").glob("*.yaml")]
     quoted = [(page, text) for page in pages for text in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))]
     found = [(page, name) for page, text in quoted for name in dotted.findall(text) if not files.search(name)]

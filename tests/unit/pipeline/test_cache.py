@@ -44,6 +44,7 @@ def test_a_folder_of_the_user_s_counts_by_content_not_by_name(configured, tmp_pa
 
 
 OPERATIONAL = {
+    "prefect",
     "control",
     "runs_dir",
     "tracking",
@@ -85,6 +86,9 @@ OPERATIONAL = {
 
 ADDED_LATER = {
     "rollout.curriculum.stages",
+    "sft.data.mended",
+    "sft.data.misconceived",
+    "sft.data.misconception_probability",
     "rollout.episode.prompt_template",
     "rollout.episode.retry_template",
     "rollout.episode.system_message",

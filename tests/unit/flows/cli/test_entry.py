@@ -23,8 +23,9 @@ entry.main()
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_while_it_imports_is_one_line(number: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # the tests themselves may run under `nohup`
+    )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "importing\n"
     process.send_signal(number)

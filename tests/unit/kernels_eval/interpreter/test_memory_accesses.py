@@ -117,7 +117,9 @@ def test_a_masked_access_touches_nothing() -> None:
     assert (ACCESS_LOG.sectors, ACCESS_LOG.l2_bytes) == (0, 0)
 
 
-@pytest.mark.parametrize(("offset", "where"), [(100, "0 bytes past the end"), (-4, "4 bytes before the start")])
+@pytest.mark.parametrize(
+    ("offset", "where"), [(100, "at the end"), (104, "4 bytes past the end"), (-4, "4 bytes before the start")]
+)
 def test_a_refusal_names_argument_and_place(offset: int, where: str) -> None:
     region = start(100)[0]
     with pytest.raises(OutOfBoundsError, match=f"writes outside its tensors: {where} of the 100 bytes of `arg0`"):

@@ -76,7 +76,8 @@ def check_problem_source(source: str, where: str) -> None:
     try:
         tree = ast.parse(without_mark(source))
     except SyntaxError as error:
-        raise InputError(f"{where}: not Python: {error.msg} (line {error.lineno})") from error
+        place = f" (line {error.lineno})" if error.lineno else ""
+        raise InputError(f"{where}: not Python: {error.msg}{place}") from error
     except _UNPARSABLE as error:
         raise InputError(f"{where}: not Python: {type(error).__name__}") from error
     defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}

@@ -74,12 +74,16 @@ def explain(
 
 def lines_of(found: "Inspection") -> list[str]:
     """Return an inspection as lines for a terminal."""
+    from kernels_eval.error_categories import EXPLANATIONS, category_of
+
     verdict = found.verdict
     failure = found.failure
     if failure is not None and not verdict.correct:
         where = f", line {failure.line}" if failure.line else ""
         lines = [f"{verdict.status} ({failure.category}{where}): {failure.cause}"]
-        return lines + ([f"  → {failure.remedy}"] if failure.remedy else [])
+        known = category_of(failure.category)
+        remedy = failure.remedy or (EXPLANATIONS[known].remedy if known is not None else "")
+        return lines + ([f"  → {remedy}"] if remedy else [])
     speed = f", {verdict.speedup:.2f} times eager ({verdict.timing_source})" if verdict.speedup is not None else ""
     lines = [f"{verdict.status}{speed}"]
     if verdict.profile is not None and verdict.candidate_ms is not None:

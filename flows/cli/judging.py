@@ -40,7 +40,9 @@ _WHOLE = ("judge.full_size_share=1.0",)
 
 
 def score(
-    problem: Annotated[Path | None, typer.Argument(help="Problem in KernelBench's format.")] = None,
+    problem: Annotated[
+        Path | None, typer.Argument(help="Problem in KernelBench's format, or FILE.jsonl#ID of a table.")
+    ] = None,
     kernel: Annotated[
         Path | None,
         typer.Argument(
@@ -218,7 +220,7 @@ def read_sources(command: str, problem: Path, kernel: Path | None) -> tuple[str,
     from kernels_eval.problem import CANDIDATE_LINE, check_problem_source, split_source
     from kernels_eval.redteam.case import read_settings
 
-    text, where = read_source(problem), str(problem)
+    text, where = _problem_of_table(problem) or read_source(problem), str(problem)
     if kernel is None and CANDIDATE_LINE not in text.splitlines():
         raise InputError(
             f"{command}: expected PROBLEM.py and KERNEL.py, or one file with both and the line "
@@ -228,6 +230,30 @@ def read_sources(command: str, problem: Path, kernel: Path | None) -> tuple[str,
     check_problem_source(source, where)
     stated = {} if kernel is not None else read_settings(source, where)
     return source, kernel_source, [f"judge.{name}={value}" for name, value in stated.items()]
+
+
+def _problem_of_table(place: Path) -> str | None:
+    """Return the source of one problem of a table, of which a place such as `problems.jsonl#relu` names the id.
+
+    None: the place is no table. Raises InputError for a table without such a problem.
+    """
+    from kernels_eval.errors import InputError
+    from tasks.problems.config import ProblemsConfig
+    from tasks.problems.loaders import load_entries
+
+    name, _, wanted = str(place).partition("#")
+    suffix = Path(name).suffix
+    if suffix not in (".json", ".jsonl", ".parquet"):
+        return None
+    source = "parquet" if suffix == ".parquet" else "jsonl"
+    entries = load_entries(ProblemsConfig(source=source, path=name, levels=tuple(range(1, 100))))
+    found = next((entry.problem for entry in entries if wanted in (entry.problem.problem_id, entry.problem.name)), None)
+    if found is None or not wanted:
+        ids = ", ".join(entry.problem.problem_id for entry in entries[:5])
+        raise InputError(
+            f"{name}: expected {name}#ID with the id of a problem, such as {ids}; found {wanted or 'none'}"
+        )
+    return found.source
 
 
 def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeConfig", as_json: bool) -> None:

@@ -97,6 +97,9 @@ def load_problems(config: ProblemsConfig) -> Found:
             f"problems.levels: none of {list(config.levels)} is in {path}, which has levels {sorted(levels)}"
         )
     _log.info("%s: %s", path, _in_words(entries, understood))
+    if len(kept) < len(entries):
+        others = ", ".join(str(level) for level in sorted(levels) if level not in config.levels)
+        _log.info("%s: %d of other levels (%s) left out by problems.levels", path, len(entries) - len(kept), others)
     return Found(kept, len(left_out.errors))
 
 

@@ -266,7 +266,7 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
     else:
         speed = f", speed-up {verdict.speedup:.2f} ({verdict.timing_source})" if verdict.speedup is not None else ""
         reasons = [reason for reason in (verdict.rejection_reason, verdict.error_message) if reason]
-        category = f" ({verdict.error_category})" if verdict.error_category else ""
+        category = f" ({verdict.error_category})" if verdict.error_category and not verdict.rejection_reason else ""
         typer.echo(": ".join([f"{verdict.status}{category}{speed}", *reasons]))
         for cell in verdict.cells:
             gain = "" if cell.speedup is None else f", speed-up {cell.speedup:.2f}"

@@ -1,9 +1,10 @@
 """Settings of experiment tracking."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernels_eval.doors import Door
 from kernels_eval.frozen import FrozenModel
 
 
@@ -22,11 +23,21 @@ class CollapseConfig(FrozenModel):
     """End the run; it goes on once a limit is raised or set to none."""
 
 
+TRACKER = Door(
+    "tracker",
+    {"wandb": "tasks.tracking.wandb_run:started"},
+    "a function (config, run) -> tracker with log, finish, address and next_row",
+)
+
+
 class TrackingConfig(FrozenModel):
-    """Signs of collapse, and Weights & Biases."""
+    """Signs of collapse, and the tracker of a run's figures: Weights & Biases."""
 
     collapse: CollapseConfig = CollapseConfig()
 
+    backend: Annotated[str, TRACKER] = "wandb"
+    """Where figures go besides the run's own record: Weights & Biases, or a tracker of your own: `my_trackers:lines`
+    (docs/doors.md)."""
     mode: Literal["offline", "online", "disabled"] = "offline"
     project: str = Field(default="kernelmill", min_length=1)
     entity: str | None = None

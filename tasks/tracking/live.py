@@ -1,4 +1,4 @@
-"""Live tracking: a thread of the driver that logs a run's figures to W&B as they come.
+"""Live tracking: a thread of the driver that logs a run's figures to W&B, or `tracking.backend`, as they come.
 
 The stages never wait for W&B: they only put rows into a queue. `<run>/wandb/sent.jsonl` notes what was logged to which
 project; nothing is logged to it twice, by whatever driver of the run, and rows are counted on from driver to driver.
@@ -18,15 +18,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.pipeline.json_file import json_lines
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
-from tasks.tracking.config import TrackingConfig
+from tasks.tracking.config import TRACKER, TrackingConfig
 from tasks.tracking.figures import FigureLine
 from tasks.tracking.lines import append_lines
 from tasks.tracking.samples import sample_table
 from tasks.tracking.steps import StepLine, steps_of
-from tasks.tracking.wandb_run import FLUSH_S, Row, TrackedRun, started
+from tasks.tracking.wandb_run import FLUSH_S, Row, TrackedRun
 
 LOGGER = logging.getLogger(__name__)
 WRITTEN_S = 3 * FLUSH_S
@@ -62,8 +62,9 @@ class LiveTracking:
         self._config = config
         self._tracked = tracked
         self._file = Path(tracked.directory) / SENT_FILE
+        own = [] if config.backend == "wandb" else [config.backend]
         self._destination = "/".join(
-            [config.mode, os.environ.get("WANDB_BASE_URL", ""), config.entity or "", config.project]
+            [*own, config.mode, os.environ.get("WANDB_BASE_URL", ""), config.entity or "", config.project]
         )
         self._sent = _sent(self._file, self._destination)
         self.address = self._sent.address
@@ -127,7 +128,13 @@ class LiveTracking:
         self._queue.put(({"sent": key, **(noted or {})}, rows))
 
     def _log_all(self) -> None:
-        tracker = started(self._config, self._tracked)
+        try:
+            self._log_until_the_end(TRACKER.load(self._config.backend)(self._config, self._tracked))
+        except Exception as error:  # noqa: BLE001  # of a tracker of the user's
+            LOGGER.warning("tracking.backend: %s: %s: %s; this run goes on without it", self._config.backend,
+                           type(error).__name__, first_line(error))  # fmt: skip
+
+    def _log_until_the_end(self, tracker: Any) -> None:
         self.address = tracker.address or self.address
         number = tracker.next_row if self._sent.rows is None else self._sent.rows
         for noted, make in self._items():

@@ -1,6 +1,7 @@
 """docs/doors.md: its table is that of the settings, and each example runs from a folder of its own."""
 
 import importlib
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -23,6 +24,9 @@ from tasks.rollout.config import CURRICULUM, ENGINE, EPISODE_TASK, EpisodeConfig
 from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.feedback import feedback_text
 from tasks.rollout.prompts import prompt_messages
+from tasks.tracking.figures import new_line
+from tasks.tracking.live import LiveTracking
+from tasks.tracking.wandb_run import TrackedRun
 from tasks.trajectories.returns import credited
 from tasks.update.config import CorrectionConfig
 from tasks.update.corrections import correction
@@ -146,6 +150,16 @@ def a_curriculum(folder: Path) -> None:
     assert (following.turns, following.level) == (3, 4)
 
 
+def a_tracker(folder: Path) -> None:
+    tracked = TrackedRun(directory=str(folder), run_id="r", series="s")
+    live = LiveTracking(configured("tracker").tracking, tracked)
+    live.log_line(new_line(0, "rollout", "digest", {"mean_reward": 0.5}))
+    live.finish()
+    line = json.loads((folder / "tracked.jsonl").read_text())
+    assert (line["row"], line["rollout/mean_reward"], line["iteration"]) == (0, 0.5, 0)
+    assert live.address == str(folder / "tracked.jsonl")
+
+
 def a_back_end(folder: Path) -> None:
     backend = backend_named(configured("backend").judge.backend)
     source = "import triton\n@triton.jit\ndef kernel_add(x): pass\n@triton.jit\ndef other(x): pass\n"
@@ -161,10 +175,12 @@ def an_engine(folder: Path) -> None:
     assert seen == [("here", 4)]
 
 
+OPERATIONAL = ("tracker",)
+"""Doors that decide no result."""
 EXERCISES: dict[str, Callable[[Path], None]] = {
     "reward": a_reward, "term": a_term, "credit": a_credit, "advantage": an_advantage, "loss": a_loss,
     "kl": a_divergence, "correction": a_correction, "loader": a_loader, "pairs": a_reader_of_pairs, "task": a_task,
-    "prompt": a_prompt, "feedback": feedback, "curriculum": a_curriculum, "backend": a_back_end, "engine": an_engine,
+    "prompt": a_prompt, "feedback": feedback, "curriculum": a_curriculum, "tracker": a_tracker, "backend": a_back_end, "engine": an_engine,
 }  # fmt: skip
 
 
@@ -182,7 +198,7 @@ def test_an_example_is_imported_by_the_checks_and_counts_in_keys(door: str, fold
     file = folder / re.findall(r"# (my_\w+\.py)", SECTIONS[door])[0]
     file.write_text(file.read_text() + "\n\nADDED = 1\n")
     sources.forget()
-    assert decisive_part(config, of_code=with_source) != before
+    assert (decisive_part(config, of_code=with_source) != before) == (door not in OPERATIONAL)
 
 
 def test_the_table_has_every_door_with_its_setting() -> None:

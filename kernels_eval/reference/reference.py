@@ -341,9 +341,9 @@ class Reference:
         return self._reduction.inputs(small if self.can_be_reduced else None)
 
     def _refuse_if_random(self) -> None:
-        """Raise ReferenceFailedError if the problem may be random, and two runs on the same inputs differ."""
-        operators = self._reduction.eager.random_operators
-        if not operators and not self._code.may_be_random:
+        """Raise ReferenceFailedError if the problem may be random or keep state, and two equal runs differ."""
+        operators, kept = self._reduction.eager.random_operators, self._reduction.eager.kept
+        if not operators and not kept and not self._code.may_be_random:
             return
         inputs, model = self._small_inputs(), self._models[False]
         first, second = (self._code.run(model, copied(inputs))[0] for _ in range(2))
@@ -351,6 +351,11 @@ class Reference:
             a.shape == b.shape and a.dtype == b.dtype and same_bytes(a, b) for a, b in zip(first, second, strict=True)
         ):
             return
+        if kept and not operators:
+            raise RandomReferenceError(
+                "the reference keeps state: its outputs differ between two runs on the same inputs "
+                f"({', '.join(sorted(kept))} changes in each call); no kernel can agree with it"
+            )
         drawn = f" ({', '.join(sorted(operators))}; dropout in training mode?)" if operators else ""
         raise RandomReferenceError(
             f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "

@@ -34,6 +34,7 @@ def test_every_judged_kernel_is_an_example_once(fake_run: ReportInputs) -> None:
     assert {True, False} == {example.correct for example in found}
 
 
+@pytest.mark.long
 def test_the_command_measures_on_held_out_problems(
     run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

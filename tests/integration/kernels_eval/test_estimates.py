@@ -81,6 +81,7 @@ def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
     return verdict
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LINES, LINES, st.integers(1, 2), st.sampled_from([1, 4, 8]))
 def test_useless_work_is_never_faster_than_its_absence(

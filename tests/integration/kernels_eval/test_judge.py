@@ -255,6 +255,7 @@ def test_of_two_faults_the_same_one_is_named_each_time() -> None:
     assert {named() for _ in range(5)} == {first}
 
 
+@pytest.mark.long
 def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
     config = JudgeConfig(workers=1, compile="never", cache_dir=str(tmp_path))
     with Judge(config) as judge:
@@ -399,6 +400,7 @@ def _is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_worker_is_replaced_after_so_many_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[WorkerClient] = []
     start = WorkerClient.start_worker

@@ -132,6 +132,7 @@ def lines_of(server: Server, items: list[dict[str, Any]]) -> list[dict[str, Any]
         return [json.loads(line) for line in reply.iter_lines()]
 
 
+@pytest.mark.long
 def test_a_batch_streams_each_verdict_once_the_quick_before_the_slow(server: Server) -> None:
     kernels = [SPINNING, *(ROW_KERNEL + f"# {index}" for index in range(QUEUE - 3)), "def f(:"]
     items = [item(kernel) for kernel in kernels]

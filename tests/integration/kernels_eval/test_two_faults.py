@@ -116,6 +116,7 @@ def named(clients: list[WorkerClient], pair: tuple[str, str], times: int) -> set
     return {(verdict.status, verdict.error_category) for verdict in verdicts}
 
 
+@pytest.mark.long
 def test_the_order_of_programs_decides_nothing(clients: list[WorkerClient]) -> None:
     found = {pair: named(clients, pair, 6) for pair in itertools.combinations(ORDERED, 2)}
     assert {pair: names for pair, names in found.items() if len(names) > 1} == {}

@@ -48,6 +48,7 @@ def test_every_operator_is_correct_at_its_full_size_and_compiles_in_every_style(
     assert {verdict.executed_size for verdict in verdicts} == {SHAPE.rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [CHAINS[0], "relu>transpose"])
 def test_tuned_kernels_are_correct_and_compile(judge, key):
     composition = parse_composition(key)

@@ -98,6 +98,7 @@ def test_update_publishes_a_better_policy_with_metrics(
     assert metrics["learning_rate"][1] < 1e-3
 
 
+@pytest.mark.long
 def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
     policy = make_policy()
     first_batch, second_batch = make_batch(policy), make_batch(policy, "second", seed=1)

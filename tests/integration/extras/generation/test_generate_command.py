@@ -88,6 +88,7 @@ def test_the_original_where_nothing_beats_it(openai_double: Any, module: Path, t
     assert found.ModelNew is found.Model
 
 
+@pytest.mark.long
 def test_with_a_tester_drafts_cost_tokens_and_not_the_budget(openai_double: Any, module: Path, tmp_path: Path):
     save_tester(TrainedTester(VerdictNetwork(len(LABELS)), FactsOfTester(labels=LABELS, temperature=1.0, trained_on=0)),
                 tmp_path / "tester")  # fmt: skip
@@ -102,6 +103,7 @@ def test_with_a_tester_drafts_cost_tokens_and_not_the_budget(openai_double: Any,
     assert result["tokens"] == {"prompt": 1200, "completion": 480}
 
 
+@pytest.mark.long
 def test_a_policys_folder(policy_folder: Path, module: Path, tmp_path: Path):
     out = tmp_path / "kernel.py"
     options = ["--set", "rollout.sampling.max_new_tokens=12", "--set", "rollout.episode.prompt=source"]

@@ -30,6 +30,7 @@ def place(policy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.mark.long
 def test_generate_with_the_packages_own_settings(place: Path):
     words = ["generate", "MODULE.py", "--policy", "mine", "--budget", "3", "--turns", "1", "--json"]
     done = subprocess.run(

@@ -34,6 +34,7 @@ def tester() -> TrainedTester:
     return train_tester(examples(range(180), 1), examples(range(150, 240), 2), seed=3)
 
 
+@pytest.mark.long
 def test_it_finds_the_rule_and_says_how_well(tester: TrainedTester) -> None:
     figures = tester.facts.figures["labels"]
     assert list(figures) == ["compiled", "correct", "tiny_blocks"], "other issues never occur"

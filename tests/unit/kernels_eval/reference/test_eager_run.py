@@ -7,6 +7,7 @@ from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.reference.eager_run import EagerRun
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import Reduction
+from kernels_eval.reference.reference import Reference
 
 
 def ran(forward: str, inputs: str, init: str = "pass") -> EagerRun:
@@ -76,3 +77,33 @@ def test_a_batch_norm_without_values_is_one_operator_and_checks_its_sizes(traini
     assert run.output_shapes == [(4, 6, 5)]
     with pytest.raises(ReferenceFailedError, match="should contain 6 elements"):
         ran(forward.replace("CHANNELS", "5"), "[torch.randn(4, 6, 5)]")
+
+
+STATEFUL = (
+    "import torch\nimport torch.nn as nn\n"
+    "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.hidden, self.linear = torch.ones(4, 8), nn.Linear(8, 8)\n"
+    "    def forward(self, x):\n        self.hidden = torch.tanh(self.linear(x) + self.hidden)\n"
+    "        return self.hidden\n"
+    "def get_inputs():\n    return [torch.randn(4, 8)]\ndef get_init_inputs():\n    return []\n"
+)
+
+
+def test_a_model_that_keeps_a_result_keeps_none_without_values() -> None:
+    code = ProblemCode(STATEFUL)
+    model = code.model(0)
+    before = model.hidden
+    assert Reduction(code, model).eager.kept == {"hidden"}
+    assert model.hidden is before
+    assert type(model(torch.zeros(4, 8))) is torch.Tensor
+
+
+def test_a_reference_that_keeps_state_is_refused_and_one_that_counts_is_not() -> None:
+    with pytest.raises(ReferenceFailedError, match=r"keeps state.*\(hidden changes in each call\)"):
+        Reference(STATEFUL, 0)
+    counting = (
+        STATEFUL.replace("torch.ones(4, 8)", "0")
+        .replace("self.hidden = torch.tanh(self.linear(x) + self.hidden)", "self.hidden += 1")
+        .replace("return self.hidden", "return self.linear(x)")
+    )
+    Reference(counting, 0)

@@ -118,6 +118,7 @@ def test_any_mix_of_faults(
     check(trajectories, 32)
 
 
+@pytest.mark.long
 def test_faults_change_no_token_of_a_long_run(simulation: Any, doubles: ModuleType, small_tokenizer: Any) -> None:
     """Every third attempt fails, one way or another; what comes out is what three sound servers give."""
     faults = {"error": 0.15, "hang": 0.002, "drop": 0.08, "abort": 0.05, "nonsense": 0.05}

@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import statistics
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -169,7 +170,8 @@ def by_level(lines: list[dict[str, Any]]) -> list[list[str]]:
 
 def summary(lines: list[dict[str, Any]]) -> str:
     """Return the table by level as Markdown, and one of the problems that were not judged."""
-    refused = [[line["id"], line["reason"]] for line in lines if not line["is_judged"]]
+    not_judged = [line for line in lines if not line["is_judged"]]
+    refused = [[line["id"], textwrap.shorten(line["reason"], 130, placeholder=" …")] for line in not_judged]
     tables = [_markdown(_LEVELS, by_level(lines))]
     if refused:
         tables.append(_markdown(("not judged", "verdict"), refused))

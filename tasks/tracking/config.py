@@ -36,7 +36,7 @@ class TrackingConfig(FrozenModel):
     collapse: CollapseConfig = CollapseConfig()
 
     backend: Annotated[str, TRACKER] = "wandb"
-    """Where figures go besides the run's own record: Weights & Biases, or a tracker of your own: `my_trackers:lines`
+    """Tracker of the figures beside the run's own record: Weights & Biases, or one of your own: `my_trackers:lines`
     (docs/doors.md)."""
     mode: Literal["offline", "online", "disabled"] = "offline"
     project: str = Field(default="kernelmill", min_length=1)

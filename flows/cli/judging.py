@@ -237,14 +237,14 @@ def _problem_of_table(place: Path) -> str | None:
 
     None: the place is no table. Raises InputError for a table without such a problem.
     """
-    from kernels_eval.errors import InputError
-    from tasks.problems.config import ProblemsConfig
-    from tasks.problems.loaders import load_entries
-
     name, _, wanted = str(place).partition("#")
     suffix = Path(name).suffix
     if suffix not in (".json", ".jsonl", ".parquet"):
         return None
+    from kernels_eval.errors import InputError
+    from tasks.problems.config import ProblemsConfig
+    from tasks.problems.loaders import load_entries  # needs pyarrow, which the judge alone does without
+
     source = "parquet" if suffix == ".parquet" else "jsonl"
     entries = load_entries(ProblemsConfig(source=source, path=name, levels=tuple(range(1, 100))))
     found = next((entry.problem for entry in entries if wanted in (entry.problem.problem_id, entry.problem.name)), None)

@@ -304,7 +304,7 @@ def _mend(workspace: Workspace, inputs: Iterable[ArtifactRef]) -> None:
     computed anew, by another start of the run.
     """
     parts = [part for reference in inputs for part in parts_of(reference.path)]
-    known = {Path(uri).resolve(): uri for uri in workspace.makers}
+    known = {Path(uri).resolve(): uri for uri in list(workspace.makers)}  # the other line adds some
     for reference in [
         *(ArtifactRef(uri=known.get(part, str(part)), digest=published_digest(part)) for part in parts),
         *inputs,

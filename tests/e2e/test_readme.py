@@ -107,7 +107,7 @@ def refusing(tmp_path: Path) -> Iterator[Shell]:
 def test_the_first_command_says_what_the_readme_shows():
     """Without a GPU, that is; on one the speed is measured."""
     text = README.read_text(encoding="utf-8")
-    command = re.search(r"^    \.venv/bin/kernelmill (score tests/\S+)", text, re.MULTILINE)
+    command = re.search(r"^    \.venv/bin/kernelmill (judge score tests/\S+)", text, re.MULTILINE)
     shown = re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert command is not None
     assert shown is not None

@@ -157,9 +157,9 @@ def test_one_that_dies_is_started_again_and_told_what_it_missed(tmp_path: Path, 
         # The server comes back only when the stage is over: what waits for it would never end.
         keeper_starts = prefect_server_module.start_server
 
-        def start_later(home: Path, port: int = 0, database: str | None = None) -> Any:
+        def start_later(*arguments: Any, **options: Any) -> Any:
             assert started_again.wait(240)
-            return keeper_starts(home, port, database)
+            return keeper_starts(*arguments, **options)
 
         monkeypatch.setattr(prefect_server_module, "start_server", start_later)
         run_id = working()

@@ -67,20 +67,7 @@ def fine_tune(
 
     `roles`: of the agents whose pairs it learns from; all if empty. `of`: end of the stage's label.
     """
-    from tasks.sft.train import train_sft
-
-    return train_sft(
-        data,
-        model,
-        config,
-        engine,
-        seed,
-        stage.destination,
-        stage.work_dir,
-        stage.progress,
-        roles=roles,
-        on_steps=stage.on_steps,
-    )
+    return _fine_tune_further(stage, data, model, config, engine, seed, None, roles, of)
 
 
 @stage_task(

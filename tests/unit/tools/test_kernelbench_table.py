@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-from kernelbench_table import called, figures, nearest, ngrams
+from kernelbench_table import called, changes, figures, nearest, ngrams
 
 MODEL = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return self.own(torch.relu(x) + x)\n"
 
@@ -37,3 +37,11 @@ def test_what_a_problem_calls_and_what_it_resembles() -> None:
     grams = ngrams(MODEL)
     assert nearest(grams, [grams, set()]) == 1.0
     assert nearest(grams, []) == 0.0
+
+
+def test_changes_are_taken_problem_by_problem_and_seed_by_seed() -> None:
+    before = [table([0.0, 0.5, 1.0]), table([0.0, 0.0, 1.0])]
+    after = [table([0.5, 0.5, 1.0]), table([0.5, 0.5, 0.0])]
+    mean, low, high = changes(before, after, {"p0", "p1", "p2"})["correct"]
+    assert mean == pytest.approx((0.5 + 0.25 - 0.5) / 3, abs=1e-4)
+    assert low <= mean <= high

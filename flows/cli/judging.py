@@ -1,4 +1,4 @@
-"""`kernelmill judge score | redteam`, `serve judge | mcp`: judge kernels, test the judge, serve it over HTTP or MCP."""
+"""`kernelmill judge score`, `serve judge | mcp`: judge kernels, serve the judge over HTTP or MCP."""
 
 import json
 import time
@@ -14,7 +14,6 @@ from kernels_eval.error_categories import ErrorCategory
 if TYPE_CHECKING:
     from flows.settings.configuration import RunConfig
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.redteam.check import Score
     from kernels_eval.verdict import Verdict
 
 JudgeConfigOption = Annotated[
@@ -30,7 +29,6 @@ PROGRESS_INTERVAL_S = 10.0
 def add_to(app: typer.Typer) -> None:
     """Add the commands to their groups."""
     groups.judge.command("score")(score)
-    groups.judge.command("redteam")(redteam)
     groups.serve.command("judge")(serve_judge)
     groups.serve.command("mcp")(mcp)
 
@@ -84,45 +82,6 @@ def score(
         overrides = [*_WHOLE, *stated, *(set_ or [])]
         settings = judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox)
         _score_one(problem, source, kernel_source, settings, as_json)
-
-
-def redteam(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the score and every outcome as JSON.")] = False,
-    only: Annotated[
-        str | None, typer.Option("--only", help="Judge only cases whose class, group or name contains this text.")
-    ] = None,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile honest kernels too (one more minute).", show_default="no")
-    ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--cases", help="Folder with hacks/ and honest/. Default: tests/redteam of the checkout."),
-    ] = None,
-    config: JudgeConfigOption = None,
-    set_: SetOption = None,
-) -> None:
-    """Judge cheating kernels and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
-    from kernels_eval import Judge
-    from kernels_eval.errors import InputError
-    from kernels_eval.redteam.check import run_cases
-    from kernels_eval.redteam.suite import FOLDER, load_cases
-
-    settings = judge_settings(config, set_)
-    fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
-    cases = [case for case in load_cases(folder or FOLDER) if only is None or only in case.group or only in case.name]
-    if not cases:
-        raise InputError(f"--only: no case has {only!r} in its class, group or name")
-    with Judge(settings.model_copy(update=fixed)) as judge:
-        score = run_cases(judge, cases)
-    if as_json:
-        values = {"caught_share": score.caught_share, "wrongly_refused_share": score.wrongly_refused_share}
-        rates = {"hack_rates": score.hack_rates, "honest_rates": score.honest_rates}
-        listed = {name: [rate.model_dump() for rate in found] for name, found in rates.items()}
-        typer.echo(json.dumps({**values, **listed, **score.model_dump(mode="json")}, indent=2))
-    else:
-        _print_score(score)
-    if score.misses:
-        raise typer.Exit(1)
 
 
 def serve_judge(
@@ -195,22 +154,6 @@ def settings_of(config: Path | None, overrides: list[str]) -> "RunConfig":
     for override in overrides:
         apply_override(values, override)
     return check_configuration(values, "--set" if overrides else "defaults")
-
-
-def _print_score(score: "Score") -> None:
-    for rate in score.hack_rates:
-        typer.echo(f"  {rate.group:32s} caught  {rate.cases - rate.misses:3d} of {rate.cases:3d}")
-    for rate in score.honest_rates:
-        typer.echo(f"  honest/{rate.group:25s} refused {rate.misses:3d} of {rate.cases:3d}")
-    typer.echo(f"hacks caught          {score.hacks_caught} of {score.hacks} ({score.caught_share:.1%})")
-    refused = score.honest - score.honest_passed
-    typer.echo(f"honest wrongly refused {refused} of {score.honest} ({score.wrongly_refused_share:.1%})")
-    typer.echo(f"sandbox               {score.sandbox}")
-    for miss in score.misses:
-        speed = f" at {miss.speedup:.2f}" if miss.speedup is not None else ""
-        typer.echo(
-            f"MISS  {miss.group:16s} {miss.name}: {miss.status}{speed} {miss.category or ''} {miss.message or ''}"
-        )
 
 
 def read_sources(command: str, problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:

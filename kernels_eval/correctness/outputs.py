@@ -49,7 +49,7 @@ class Expected:
     native: list[torch.Tensor]
     """Outputs in the reference's own precision. They define the expected dtype and shape."""
     oracle: list[torch.Tensor]
-    """Outputs in float64, or the native ones if the reference cannot run in float64."""
+    """Outputs in float64, or the native ones if the reference cannot run in float64. Empty until they are needed."""
     changed_inputs: frozenset[int]
     """Inputs that the reference itself changes."""
     structure: str
@@ -60,6 +60,11 @@ class Expected:
     """For each output: True if it lies in the memory of an input or a weight."""
     shared: bool = False
     """True if two outputs lie in the same memory."""
+
+    @property
+    def has_oracle(self) -> bool:
+        """True if the outputs in float64 are there."""
+        return len(self.oracle) == len(self.native)
 
     @property
     def is_finite(self) -> bool:

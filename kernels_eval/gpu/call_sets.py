@@ -96,7 +96,7 @@ class CallSets:
         self._ahead = None
 
     def _rounds(self, size: int | None, trials: int) -> Rounds:
-        first = self._with_expected(size, own=True)
+        first = self._with_expected(size, own=True, has_oracle=size is None)
         forms = [form_of(tensor) for tensor in first[1].native]
         others = self._others(size, trials)
         if self.most_calls > max(trials, 2) + 2:
@@ -128,7 +128,7 @@ class CallSets:
         for stretched in (True, False):
             inputs = self._reference.draw_in_parts(self._drawn, self._seed, stretched)
             with contextlib.suppress(ReferenceFailedError):  # of values that it does not take
-                expected = self.expected(inputs)
+                expected = self._reference.in_own_precision(inputs, perturbed=True)
                 if expected.is_finite:
                     return inputs, expected
         return self._with_expected(None, own=True)
@@ -139,13 +139,13 @@ class CallSets:
         reduced = self._reference.input_bytes / max(self.output_bytes, 1)
         for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
             inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
-            expected = self.expected(inputs)
+            expected = self._reference.in_own_precision(inputs, perturbed=True)
             if expected.is_finite:
                 return inputs, expected
         return self._with_expected(None, own=True)
 
     def own(self, count: int) -> tuple[SharedCalls, list[Expected]]:
-        """Draw sets from the problem's own distribution, with the reference's results."""
+        """Draw sets from the problem's own distribution, with the reference's results in its own precision."""
         sets = [self._with_expected(None, own=True) for _ in range(min(count, self.most_calls))]
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
@@ -175,6 +175,10 @@ class CallSets:
     def expected(self, inputs: list[Any]) -> Expected:
         """Return the reference's results for one input set."""
         return self._reference.expected(inputs, perturbed=True)
+
+    def with_oracle(self, inputs: list[Any], found: Expected) -> Expected:
+        """Return the reference's results for one input set, with those in float64."""
+        return found if found.has_oracle else self._reference.with_oracle(inputs, True, found)
 
     @property
     def most_calls(self) -> int:
@@ -215,8 +219,8 @@ class CallSets:
         layout = lay_out(inputs, [form.nbytes for form in forms], len(sets))
         return SharedCalls(self._transport, layout, sets, forms)
 
-    def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
+    def _with_expected(self, size: int | None, own: bool, has_oracle: bool = False) -> tuple[list[Any], Expected]:
         """Draw one input set on which the reference is finite; returns it with the reference's results."""
         self._next()
         inputs = self._reference.draw(size, self._drawn, self._seed, own)
-        return self._reference.with_expected(inputs, size, self._drawn, self._seed)
+        return self._reference.with_expected(inputs, size, self._drawn, self._seed, has_oracle)

@@ -136,11 +136,14 @@ class CandidateRun:
         self._is_compiled = True
 
     def check_trials(self) -> None:
-        """Compare trials at the full size with the oracle; the first input set twice, to check a second call on it."""
+        """Compare trials at the full size with the reference, and where that does not settle it with the oracle.
+
+        The first input set comes twice, to check a second call on it, and with the oracle.
+        """
         self._try(None, resources=True)
 
     def check_hidden_size(self) -> None:
-        """Compare trials at another leading size with the oracle, if the problem has one."""
+        """Compare trials at another leading size, if the problem has one."""
         reference = self._reference
         if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
             self._try(reference.full_size // 2)
@@ -180,7 +183,13 @@ class CandidateRun:
             made = self._session.run(calls, request, timeout_s + extra_s, launched_s=timeout_s)
         check_folder(Path(self._job["scratch"]))
         with self._state.lock.shared():
-            check_round(made, calls, self._giving_way(expected), self._errors)
+            check_round(
+                made,
+                calls,
+                self._giving_way(expected),
+                self._errors,
+                lambda call, found: self._sets.with_oracle(calls.sets[call], found),
+            )
         self._unjoined_s = max(self._unjoined_s, made.answer.unjoined_s)
         return made
 
@@ -203,7 +212,8 @@ class CandidateRun:
         if self._config.policy != "strict" and self._backend.can_suppress:
             suppressed = self._session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
             with lock.shared():
-                check_dependence(suppressed, calls, expected_sets)
+                pairs = zip(calls.sets, expected_sets, strict=True)
+                check_dependence(suppressed, calls, [self._sets.with_oracle(*pair) for pair in pairs])
         self._kernels = kernel_times(made.answer.kernels, calls.count, self._own_names)
         native = [value.to("meta") for value in expected_sets[0].native]
         self._form = replace(expected_sets[0], native=native, oracle=native)

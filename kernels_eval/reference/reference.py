@@ -8,6 +8,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -239,22 +240,24 @@ class Reference:
         ]
 
     def with_expected(
-        self, inputs: list[Any], size: int | None, trial: int, seed: SecretSeed
+        self, inputs: list[Any], size: int | None, trial: int, seed: SecretSeed, has_oracle: bool = True
     ) -> tuple[list[Any], Expected]:
         """Return the inputs of one trial, drawn at a leading size, and what the reference expects for them.
 
         Values outside the reference's domain (the logarithm of a negative, an index out of range) test nothing. Then
-        only constant inputs are varied, or all are drawn from the problem's own distribution.
+        only constant inputs are varied, or all are drawn from the problem's own distribution. `has_oracle`: with the
+        outputs in float64.
         """
+        run = self.expected if has_oracle else self.in_own_precision
         for only_constant in (False, True):
             try:
-                expected = self.expected(inputs, perturbed=True)
+                expected = run(inputs, perturbed=True)
             except ReferenceFailedError:
                 expected = None
             if expected is not None and expected.is_finite:
                 return inputs, expected
             inputs = self.draw(size, trial, seed, own=only_constant, only_constant=True)
-        return inputs, self.expected(inputs, perturbed=True)
+        return inputs, run(inputs, perturbed=True)
 
     def _placed(self, values: list[Any]) -> list[Any]:
         """Move drawn inputs to the reference's device."""
@@ -270,6 +273,14 @@ class Reference:
 
     def expected(self, inputs: list[Any], perturbed: bool) -> Expected:
         """Run the reference and its float64 oracle on copies of one input set."""
+        return self.with_oracle(inputs, perturbed, self.in_own_precision(inputs, perturbed))
+
+    def with_oracle(self, inputs: list[Any], perturbed: bool, found: Expected) -> Expected:
+        """Run the float64 oracle as well, on a copy of the input set on which the reference `found` its results."""
+        return replace(found, oracle=self._oracle(inputs, perturbed, found.native))
+
+    def in_own_precision(self, inputs: list[Any], perturbed: bool) -> Expected:
+        """Run the reference on a copy of one input set, without its oracle."""
         given = copied(inputs)
         model = self._model(perturbed)
         results, structure = self._code.run(model, given)
@@ -282,7 +293,7 @@ class Reference:
         )
         return Expected(
             native,
-            self._oracle(inputs, perturbed, native),
+            [],
             changed,
             structure,
             expanded=tuple(0 in value.stride() for value in results),

@@ -94,6 +94,7 @@ EXPECTED = (
     (r"^kernelmill plan .*/models/", Outcome(2, says=r"/models/(mine|fine-tuned)")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/", WANTS_DATA),
     (r"^kernelmill verify .*(one|cuda)-gpu", Outcome(1, says=r"✗ GPU: .* found 0[\s\S]*checks failed")),
+    (r"^kernelmill judge redteam --device cuda", Outcome(2, says="expected an NVIDIA GPU")),
     (r"^kernelmill judge redteam --(compile|json|cases)", Outcome(also=("--only", "cache"))),
     # Where no kernel is right there is nothing to learn from, and the run says so.
     (r"reward=kevin$", Outcome(0, 2, r"largest_spread|report: ")),

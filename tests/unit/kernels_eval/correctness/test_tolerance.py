@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.correctness.tolerance import TOLERANCES, compare, rows_that_agree
+from kernels_eval.correctness.tolerance import TOLERANCES, compare, rows_that_agree, surely_agrees
 
 SCALES = st.sampled_from([1e-6, 1e-3, 1.0, 1e4])
 
@@ -222,3 +222,49 @@ def test_rows_of_whole_numbers_agree_if_they_are_equal() -> None:
     actual = native.clone()
     actual[1, 3] += 1
     assert rows_that_agree(actual, native).tolist() == [True, False, True]
+
+
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from(list(TOLERANCES)),
+    st.sampled_from([0.0, 0.5, 0.95]),
+    st.sampled_from([0.1, 0.9, 1.1, 30.0]),
+    st.sampled_from([0.0, 1e-4, 3e-2]),
+)
+def test_what_surely_agrees_is_right(seed: int, dtype: torch.dtype, zeros: float, distance: float, lost: float) -> None:
+    """`distance` of the answer from the reference in tolerances; `lost`: share by which the oracle is elsewhere."""
+    generator = torch.Generator().manual_seed(seed)
+    oracle = torch.randn(8, 16, generator=generator, dtype=torch.float64)
+    oracle[torch.rand(8, 16, generator=generator) < zeros] = 0.0
+    native = (oracle * (1.0 + lost * torch.randn(8, 16, generator=generator))).to(dtype)
+    size = native.double().abs().mean() + native.double().abs()
+    moved = distance * TOLERANCES[dtype] * size * torch.randn(8, 16, generator=generator).clamp(-1, 1)
+    actual = (native.double() + moved).to(dtype)
+    if surely_agrees(actual, native):
+        assert compare(actual, oracle, native, "output").agrees
+
+
+@given(SCALES, st.integers(0, 1000))
+def test_honest_rounding_surely_agrees(scale: float, seed: int) -> None:
+    oracle, native = output(scale, seed)
+    other = (oracle * (1.0 + 1e-6)).float()
+    assert surely_agrees(other, native)
+    assert surely_agrees(native * 0, native * 0)
+    assert not surely_agrees(native * 1.01, native)
+
+
+@pytest.mark.parametrize(
+    ("actual", "native", "agrees"),
+    [
+        (torch.tensor([1, 2]), torch.tensor([1, 2]), True),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), False),
+        (torch.empty(0), torch.empty(0), True),
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]), False),  # which `compare` looks at
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 1.0]), False),
+        (torch.tensor([1j]), torch.tensor([1j]), False),
+    ],
+)
+def test_other_values_agree_surely_only_if_they_are_equal(
+    actual: torch.Tensor, native: torch.Tensor, agrees: bool
+) -> None:
+    assert surely_agrees(actual, native) is agrees

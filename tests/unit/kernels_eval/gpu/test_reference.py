@@ -58,7 +58,8 @@ def test_inputs_with_a_structure_have_none() -> None:
 def test_half_of_a_mean_is_wrong_on_them() -> None:
     made = GpuReference(MEAN, 1)
     sets = CallSets(made, SEED, None, 1 << 30, nothing)  # pyright: ignore[reportArgumentType]
-    inputs, expected = sets._with_spikes()
+    inputs, found = sets._with_spikes()
+    expected = sets.with_oracle(inputs, found)
     native, oracle = expected.native[0], expected.oracle[0]
     assert compare((inputs[0] * inputs[0]).mean(dim=1), oracle, native, "output").agrees
     assert not compare(half_mean(inputs[0]), oracle, native, "output").agrees
@@ -78,6 +79,36 @@ def test_the_oracle_is_left_out_where_it_does_not_fit(monkeypatch: pytest.Monkey
     assert made.expected(inputs, False).oracle[0].dtype is torch.float64
     monkeypatch.setattr(reference, "available_bytes", lambda: 2 * 64 * 8)
     assert made.expected(inputs, False).oracle[0].dtype is torch.float32
+
+
+def test_the_oracle_of_a_set_can_come_later() -> None:
+    made = GpuReference(MEAN.replace("4194304", "64"), 1)
+    inputs = made.draw(None, 1, SEED, own=True)
+    whole, found = made.expected(inputs, True), made.in_own_precision(inputs, True)
+    assert whole.has_oracle
+    assert not found.has_oracle
+    later = made.with_oracle(inputs, True, found)
+    assert torch.equal(later.native[0], whole.native[0])
+    assert torch.equal(later.oracle[0], whole.oracle[0])
+    assert later.oracle[0].dtype is torch.float64
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+def test_only_the_first_set_has_an_oracle_before_one_is_asked_for(tmp_path: Path, memory: int) -> None:
+    made = GpuReference(MEAN.replace("2, 4194304", "64, 4096"), 1)
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = None
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory, nothing)
+        sets.learn_forms()
+        sets.reserve()
+        rounds = [*sets.trials(None, 2), *sets.trials(32, 2), sets.own(2)]
+        pairs = [pair for calls, many in rounds for pair in zip(calls.sets, many, strict=True)]
+        assert [found.has_oracle for _, found in pairs[:2]] == [True, True]
+        assert not any(found.has_oracle for _, found in pairs[2:])
+        assert len(pairs) >= 8 if memory > 1 else 7
+        for inputs, found in pairs:
+            whole = sets.with_oracle(inputs, found)
+            assert torch.equal(whole.oracle[0], sets.expected(inputs).oracle[0])
 
 
 def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:

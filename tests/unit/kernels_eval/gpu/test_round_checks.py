@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.outputs import ONE, Expected
 from kernels_eval.gpu.candidate.profiling import Attribution
-from kernels_eval.gpu.candidate.session import Round, RoundAnswer
+from kernels_eval.gpu.candidate.session import CallOutputs, Round, RoundAnswer
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     believed_s,
@@ -22,6 +24,8 @@ from kernels_eval.gpu.round_checks import (
 from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.messages import OutputForm
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 QUIET = Estimate(1e-3, 0.001, 3)
 
@@ -46,7 +50,56 @@ class NoCalls:
 
 def check(late_writes: bool = False, **observed: Any) -> None:
     calls: Any = NoCalls(late_writes)
-    check_round(Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3), calls, (), LargestErrors())
+    made = Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3)
+    check_round(made, calls, (), LargestErrors(), lambda _, found: found)
+
+
+class OneCall(NoCalls):
+    """A round of one call with one output."""
+
+    count = 1
+
+    def __init__(self, output: torch.Tensor) -> None:
+        super().__init__(late_writes=False)
+        self._output = output
+
+    def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
+        return self._output
+
+
+NATIVE = torch.linspace(1.0, 2.0, 64)
+LOST = NATIVE * (1.0 + 3e-4)
+"""The same result with the digits that the reference loses in its own precision."""
+
+
+def compared(output: torch.Tensor, oracle: list[torch.Tensor], expanded: bool = False) -> tuple[str | None, int]:
+    """Check one call; returns the category of its refusal, and how often the oracle was asked."""
+    asked: list[int] = []
+
+    def with_oracle(call: int, found: Expected) -> Expected:
+        asked.append(call)
+        return found if found.has_oracle else replace(found, oracle=[LOST.double()])
+
+    form = OutputForm(kind="tensor", type="Tensor", dtype="float32", shape=tuple(output.shape), expanded=expanded)
+    answer = RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),))
+    expected = Expected([NATIVE], oracle, frozenset(), ONE)
+    calls: Any = OneCall(output)
+    category = refusal(lambda: check_round(Round(answer, host_s=1e-3), calls, [expected], LargestErrors(), with_oracle))
+    return category, len(asked)
+
+
+def test_the_oracle_is_asked_only_where_an_output_is_not_close_to_the_references() -> None:
+    assert compared(NATIVE * (1.0 + 1e-6), []) == (None, 0)
+    assert compared(LOST, []) == (None, 1)
+    assert compared(NATIVE * 1.01, []) == ("wrong_values", 1)
+    assert compared(NATIVE.clone().index_fill_(0, torch.tensor([5]), torch.nan), []) == ("wrong_values", 1)
+    assert compared(NATIVE, [], expanded=True) == ("expanded_output", 1)
+    assert compared(NATIVE[:8], []) == ("wrong_shape", 0)
+
+
+def test_an_oracle_that_is_there_is_compared_with() -> None:
+    assert compared(LOST, [LOST.double()]) == (None, 1)
+    assert compared(NATIVE * 1.01, [LOST.double()]) == ("wrong_values", 1)
 
 
 STREAMS = Attribution(100, 0, (), 1, uses_side_streams=True)

@@ -86,7 +86,7 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_page_names_gpu_cases_that_exist() -> None:
     folder = ROOT / "tools" / "gpu"
-    sources = (folder / "gpu_sources.py").read_text() + (folder / "redteam_sources.py").read_text()
+    sources = (folder / "gpu_sources.py").read_text()
     page = (ROOT / "docs" / "hacks.md").read_text()
     rows = page.partition("| only on a GPU |")[2].partition("\n\n")[0]
     names = rows.split("`")[1::2]

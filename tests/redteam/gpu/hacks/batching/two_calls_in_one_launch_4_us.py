@@ -1,0 +1,65 @@
+"""two calls in one launch, 4 us
+
+expect: incorrect or rejected or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0.5) * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.rand(1024, 1024)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, tl.maximum(v, 0.5) * 2.0 + 1.0, mask=i < n)
+
+
+@triton.jit
+def double_two(x_ptr, out_ptr, y_ptr, second_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if tl.program_id(1) == 0:
+        v = tl.load(x_ptr + i, mask=i < n)
+        tl.store(out_ptr + i, tl.maximum(v, 0.5) * 2.0 + 1.0, mask=i < n)
+    else:
+        v = tl.load(y_ptr + i, mask=i < n)
+        tl.store(second_ptr + i, tl.maximum(v, 0.5) * 2.0 + 1.0, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = None
+
+    def forward(self, x):
+        busy = not torch.cuda.current_stream().query()
+        out = torch.empty_like(x)
+        if not busy:
+            self.kept = None
+            double[triton.cdiv(x.numel(), 1024),](x, out, x.numel(), BLOCK=1024)
+        elif self.kept is None:
+            self.kept = (x, out)
+        else:
+            y, second = self.kept
+            self.kept = None
+            double_two[triton.cdiv(x.numel(), 1024), 2](x, out, y, second, x.numel(), BLOCK=1024)
+        return out

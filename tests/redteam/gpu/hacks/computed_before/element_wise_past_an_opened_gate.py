@@ -1,0 +1,60 @@
+"""element-wise past an opened gate
+
+expect: incorrect or rejected or timeout or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0.5) * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.rand(4096, 1024)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import sys
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, tl.maximum(v, 0.5) * 2.0 + 1.0, mask=i < n)
+
+
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
+
+
+def opened(self, gate):
+    groups = self._header["groups"]
+    gate.close(self._header["held"])
+    gate.page.open(groups)
+    for group in range(1, groups + 1):
+        first, end = (0, len(self._calls)) if groups == 1 else (group - 1, group)
+        self._make_timed_calls(range(first, end))
+        gate.close(False, 1 + groups)
+        gate.end(group)
+
+
+rounds._launch = opened
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        double[triton.cdiv(x.numel(), 1024),](x, out, x.numel(), BLOCK=1024)
+        return out

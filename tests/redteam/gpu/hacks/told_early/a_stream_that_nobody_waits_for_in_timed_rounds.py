@@ -1,0 +1,51 @@
+"""a stream that nobody waits for in timed rounds
+
+expect: incorrect or rejected or timeout or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, min=0.5) * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.rand(4096, 1024)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, tl.maximum(v, 0.5) * 2.0 + 1.0, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        busy = not torch.cuda.current_stream().query()
+        out = torch.empty_like(x)
+        if not busy:
+            double[triton.cdiv(x.numel(), 1024),](x, out, x.numel(), BLOCK=1024)
+        else:
+            self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side):
+                double[triton.cdiv(x.numel(), 1024),](x, out, x.numel(), BLOCK=1024)
+        return out

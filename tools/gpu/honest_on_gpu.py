@@ -1,0 +1,120 @@
+"""Honest kernels of 3 to 60 us, and small problems under little memory, judged on a GPU: less than two minutes.
+
+    python3 tools/gpu/honest_on_gpu.py [--parts honest,memory] [--budget SECONDS]
+
+Needs one NVIDIA GPU. Writes `$OUT/honest_gpu.json` after every part: honest kernels that are refused, and verdicts on 64
+kernels by eight workers of 4 GiB, after a problem that leaves its worker no room. Exit code 1 if an honest kernel is
+refused, or a small problem does not fit. `kernelmill judge redteam --device cuda` attacks the judge.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
+
+from judge_on_gpu import COMPOSITIONS, brief, generated  # noqa: E402
+
+from kernels_eval import Judge, JudgeConfig  # noqa: E402
+from kernels_eval.redteam.case import Case  # noqa: E402
+from kernels_eval.redteam.suite import FOLDER, load_cases  # noqa: E402
+
+OUT = Path(os.environ.get("OUT", "."))
+STARTED = time.monotonic()
+FOUND: dict[str, Any] = {}
+POINTWISE_ROWS = 256
+"""Rows of the element-wise problem that others are made of."""
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - STARTED:6.1f}] {text}", flush=True)
+
+
+def keep() -> None:
+    partial = OUT / "honest_gpu.json.partial"
+    partial.write_text(json.dumps(FOUND, indent=1, default=str))
+    partial.replace(OUT / "honest_gpu.json")
+
+
+def honest_cases() -> list[Case]:
+    return [case for case in load_cases(FOLDER / "gpu") if case.is_honest]
+
+
+def pointwise(rows: int) -> tuple[str, str]:
+    """Return an element-wise problem of so many rows of 1024 elements, and its kernel."""
+    case = next(case for case in honest_cases() if case.path.stem == f"rows_{POINTWISE_ROWS}")
+    return case.problem.replace(f"torch.rand({POINTWISE_ROWS}, ", f"torch.rand({rows}, "), case.kernel
+
+
+def honest_kernels(workers: int, budget_s: float) -> int:
+    """Judge honest kernels of 3 to 60 us; returns how many were refused."""
+    items = [(f"pointwise {rows}", *pointwise(rows)) for rows in (256, 512, 1024, 2048, 4096, 8192, 16384)]
+    items += [(case.name, case.problem, case.kernel) for case in honest_cases()]
+    for key, rows, columns, inner in COMPOSITIONS:
+        for style in ("fused", "small_blocks"):
+            for part in (4, 16):
+                items.append((f"{key} {style} /{part}", *generated(key, rows // part, columns, inner, style)))
+    refused: dict[str, Any] = {}
+    times: list[float] = []
+    judged = 0
+    with Judge(JudgeConfig(workers=workers, device="cuda")) as judge:
+        for repeat in range(4):
+            if time.monotonic() - STARTED > budget_s:
+                break
+            verdicts = judge.evaluate_many([(problem, f"{kernel}# {repeat}") for _, problem, kernel in items])
+            for (name, _, _), verdict in zip(items, verdicts, strict=True):
+                judged += 1
+                if verdict.correct and verdict.candidate_ms is not None:
+                    times.append(1e3 * verdict.candidate_ms)
+                else:
+                    refused[f"{name} # {repeat}"] = brief(verdict)
+                    say(f"honest kernel refused: {name}: {brief(verdict)}")
+    times.sort()
+    spread = {"least": times[0], "median": times[len(times) // 2], "most": times[-1]} if times else {}
+    FOUND["honest"] = {"kernels": len(items), "judged": judged, "refused": refused, "us": spread, "workers": workers}
+    say(f"honest: {len(refused)} of {judged} refused; {spread}")
+    keep()
+    return len(refused)
+
+
+def small_problems() -> int:
+    """Judge 64 kernels of 1 MiB by eight workers of 4 GiB, each after a large problem; returns how many had faults."""
+    large, kernel = pointwise(163840)  # 640 MiB in and out: nothing is left beside both and the candidate's part
+    small, _ = pointwise(256)
+    with Judge(JudgeConfig(workers=8, device="cuda", device_memory_gb=32)) as judge:
+        before = judge.evaluate_many([(large, f"{kernel}# {number}") for number in range(16)])
+        after = judge.evaluate_many([(small, f"{kernel}# {number}") for number in range(64)])
+    counts = [Counter(f"{v.status} {v.error_category or ''}".strip() for v in given) for given in (before, after)]
+    FOUND["memory"] = {
+        "large": counts[0],
+        "small": counts[1],
+        "messages": sorted({v.error_message or "" for v in (*before, *after)})[:6],
+    }
+    say(f"memory: large {dict(counts[0])}, small {dict(counts[1])}: {FOUND['memory']['messages']}")
+    keep()
+    return sum(not verdict.correct for verdict in after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="memory,honest")
+    parser.add_argument("--budget", type=float, default=280.0)
+    given = parser.parse_args()
+    failures = 0
+    for part in given.parts.split(","):
+        say(f"=== {part}")
+        failures += small_problems() if part == "memory" else honest_kernels(4, 0.9 * given.budget)
+    FOUND["seconds"] = time.monotonic() - STARTED
+    keep()
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

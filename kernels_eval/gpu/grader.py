@@ -51,6 +51,18 @@ _MODELS_SHARE = 0.1
 """Share of a worker's memory for the models of problems that come back; of more, those that were used last stay."""
 
 
+def took_memory(held: int, left: int, share: int) -> bool:
+    """True if a candidate's process, and not its problem, is why memory did not suffice; all in bytes.
+
+    `held`: by its process; `left`: free on the device meanwhile; `share`: the worker's. PyTorch gives back what it
+    kept before it fails, so that some GiB can be left: then the process must have held as much as a half of the share.
+    Before a candidate starts a problem was refused whose calls leave it less (CandidateStart).
+    """
+    if held < min(share, _MOST_HELD_BYTES):
+        return False
+    return left <= _SCARCE_BYTES or held >= share // 2
+
+
 class Grader:
     """Grades candidates in processes that its fork server forks. Creates this process's CUDA context."""
 
@@ -184,7 +196,7 @@ class Grader:
         """Return the verdict on a candidate whose process, now ended, took the memory that was missing."""
         before, self._state.free_at_fault = self._state.free_at_fault, None
         held = 0 if before is None else self._state.free_bytes() - before
-        if before is None or before > _SCARCE_BYTES or held < min(self._state.memory_bytes, _MOST_HELD_BYTES):
+        if before is None or not took_memory(held, before, self._state.memory_bytes):
             return None
         message = f"the process held {held / 2**30:.1f} GiB of the device's memory, and left {before / 2**30:.1f}"
         return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.OUT_OF_MEMORY, message).verdict(True)

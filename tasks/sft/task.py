@@ -8,6 +8,7 @@ from kernels_eval.verdict import Verdict
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, stage_task
+from tasks.pipeline.verdicts import with_kept_verdicts
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig, JudgingPlace
 from tasks.sft.config import RepairsConfig, SftConfig, SftDataConfig
@@ -47,7 +48,8 @@ def make_sft_data(
 
     def judge_all(items: Sequence[tuple[Problem, str]], settings: JudgeConfig, progress: Progress) -> list[Verdict]:
         moved = config.judge.device == settings.device == "cpu"
-        return judge_kernels(items, settings, on_cpus if moved else place, progress)
+        kept = with_kept_verdicts(settings, stage.workspace.runs_dir)  # for another reward or seed
+        return judge_kernels(items, kept, on_cpus if moved else place, progress)
 
     return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress, judge_all)
 

@@ -13,17 +13,20 @@ import pytest
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
+from tasks.pipeline.stage import Stage, Workspace
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import PAIRS_FILE
+from tasks.pipeline.verdicts import verdict_folder
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set
 from tasks.problems.synthetic.composition import parse_composition
 from tasks.problems.synthetic.languages import Wanted, language_of
-from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.config import EpisodeConfig, JudgingPlace
 from tasks.sft import pairs
 from tasks.sft.config import SftDataConfig
 from tasks.sft.corpus_check import check_corpus
 from tasks.sft.drafts import generate_drafts
+from tasks.sft.task import make_sft_data
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"
@@ -279,3 +282,23 @@ def test_of_two_languages_the_one_that_no_cpu_runs_is_judged_as_rollouts_are(
     assert places == {(True, "cuda", 3), (False, "cpu", 14)}
     assert shown[0][0] < shown[1][0] == shown[1][1] == shown[0][1] == len(judged)
     assert data.pairs == len(table_of(data))
+
+
+@pytest.mark.parametrize(("device", "kept"), [("cpu", True), ("as_judge", False)])
+def test_verdicts_on_pairs_are_kept_where_a_cpu_judges_them(
+    problems: ProblemSetRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, kept: bool
+) -> None:
+    folders: list[str | None] = []
+
+    def judge_kernels(items: Sequence[Any], settings: JudgeConfig, *rest: Any) -> list[Verdict]:
+        folders.append(settings.cache_dir)
+        return [RIGHT] * len(items)
+
+    monkeypatch.setattr("tasks.rollout.judging.judge_kernels", judge_kernels)
+    stage = Stage(Workspace(tmp_path, "run", []), "sft_data", "key")
+    data = SftDataConfig.model_validate({"corpus": "modules", "pairs": 3, "judge": {"device": device}})
+    on_gpu = JudgeConfig(device="cuda")
+    make_sft_data.function(
+        stage, problems, data, ProblemsConfig(source="modules"), EpisodeConfig(), on_gpu, JudgingPlace(), seed=0
+    )
+    assert folders == [str(verdict_folder(tmp_path.resolve())) if kept else None]

@@ -44,7 +44,7 @@ WORDS = {
     "missing": "a value",
     "value_error": "{error}",
 }
-"""What is expected, by pydantic's kind of error; fields are those of its context."""
+"""Words to follow "expected", by pydantic's kind of error; names in braces are those of its context."""
 
 
 def refusal(error: ValidationError) -> str:

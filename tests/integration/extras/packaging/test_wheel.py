@@ -20,7 +20,8 @@ from packaging.requirements import Requirement
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
-pytestmark = pytest.mark.long
+# Half a minute on two quiet cores, several where others work beside.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[4]
 NOT_WITH_THE_JUDGE = {
@@ -72,9 +73,9 @@ def bare_environment(folder: Path, wheel: Path, extras: tuple[str, ...]) -> Path
 
 def run(python: Path, *arguments: str, cwd: Path) -> str:
     done = subprocess.run(
-        [str(python), "-I", *arguments], capture_output=True, text=True, timeout=240, cwd=cwd, check=False
+        [str(python), "-I", *arguments], capture_output=True, text=True, timeout=800, cwd=cwd, check=False
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from kernels_eval.doors import Door, files_of
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import refusal
 from kernels_eval.frozen import FrozenModel, Operational
 
 _FULL_SIZE_SLACK = 3
@@ -155,9 +156,7 @@ def with_settings(config: JudgeConfig, backend: str | None, settings: Mapping[st
     try:
         changed = JudgeConfig.model_validate({**config.model_dump(), **settings})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{name}: {first['msg']}, found {first['input']!r}") from error
+        raise InputError(refusal(error)) from error
     if changed.timeout_s > config.timeout_s:
         raise InputError(f"timeout_s: expected at most {config.timeout_s:g}, found {changed.timeout_s:g}")
     return changed

@@ -67,7 +67,8 @@ class Door(NamesCode):
     @property
     def expectation(self) -> str:
         """Words for a message: the known names and the dotted form."""
-        return f"one of {', '.join(self.names)}, or {FORM} of your own"
+        known = f"one of {', '.join(self.names)}, or " if self.names else ""
+        return f"{known}{FORM} of your own"
 
     def knows(self, name: str) -> bool:
         """True for a known name, and for a dotted path, whether it leads anywhere or not."""

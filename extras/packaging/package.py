@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from extras.packaging.inputs import PackageInputs
 from extras.packaging.policy_files import copy_policy
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import refusal
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.digests import DIGEST_CHARACTERS, sha256_of
 from tasks.pipeline.integrity import damage_of
@@ -125,9 +126,7 @@ def read_package(folder: Path) -> Package:
     try:
         return Package.model_validate(read_json_object(folder / PACKAGE_FILE))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"{folder / PACKAGE_FILE}: not that of a package: {where}: {first['msg']}") from error
+        raise InputError(f"{folder / PACKAGE_FILE}: not that of a package: {refusal(error)}") from error
 
 
 def settings_in(folder: Path) -> Path | None:

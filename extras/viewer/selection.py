@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from extras.viewer.episodes import episodes_of, rows_with_text
 from extras.viewer.runs import RunFolder
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import refusal
 from kernels_eval.frozen import FrozenModel
 
 PAGE = 50
@@ -50,8 +51,7 @@ def wanted_of(given: Mapping[str, str]) -> Wanted:
     try:
         return Wanted.model_validate(named)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InputError(f"{first['loc'][0]}: found {str(first['input'])[:60]!r}: {first['msg']}") from error
+        raise InputError(refusal(error)) from error
 
 
 @dataclass(frozen=True)

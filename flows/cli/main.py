@@ -43,6 +43,7 @@ from flows.cli import (
 from flows.cli.plain_text import write_what_can_be_shown
 from flows.cli.renamed import Commands
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.expectations import expected, refusal
 from kernels_eval.loopback import keep_off_proxies
 
 INTERRUPTED = 130
@@ -51,7 +52,6 @@ INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
-_SHOULD_BE = "Input should be "
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
 _heard = signal.SIGINT
@@ -189,9 +189,7 @@ def run(arguments: list[str]) -> int:
         errors.print(f"[red]error:[/red] {_one_line(error)}", markup=True)
         return 2
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        errors.print(f"[red]error:[/red] {_one_line(where + ': ' + first['msg'])}")
+        errors.print(f"[red]error:[/red] {_one_line(refusal(error))}")
         return 2
     except OSError as error:
         return _end_with_file_error(error, errors)
@@ -224,9 +222,10 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     hint = f" (`{context.command_path} --help` lists what there is)" if context is not None else ""
     options: list[str] = getattr(getattr(error, "param", None), "opts", [])
     words = [part for argument in arguments for part in argument.split("=", 1)]
+    refused = error.__cause__.errors(include_url=False)[0] if isinstance(error.__cause__, ValidationError) else None
     for option, found in itertools.pairwise(words):
-        if option in options and error.message.startswith(_SHOULD_BE):
-            return f"{option}: found {found}, expected {error.message.removeprefix(_SHOULD_BE)}{hint}"
+        if option in options and refused is not None and refused["type"] != "value_error":
+            return f"{option}: found {found}, expected {expected(refused)}{hint}"
         if option in options and error.message:
             return f"{option}: {error.message.removeprefix('Value error, ').rstrip('.')}{hint}"
     return error.format_message().rstrip(".") + hint

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import JustifyMethod, RenderableType
+from rich.console import Console, RenderableType
 from rich.filesize import decimal as file_size
 from rich.markup import escape
 from rich.panel import Panel
@@ -152,14 +152,14 @@ def _differences(heading: str, figures: dict[str, Any]) -> tuple[str, list[str]]
     return heading, [with_interval(figures, f"delta_{name}", "+.2f") for name in SHOWN_FIGURES]
 
 
-def analysis_tables(figures: dict[str, Any]) -> Iterator[RenderableType]:
-    """Yield the tables of `tasks.trajectories.analysis.analyse`."""
-    yield _overview(figures)
-    yield _per_turn(figures)
+def print_analysis(figures: dict[str, Any], console: Console) -> None:
+    """Print the figures of `tasks.trajectories.analysis.analyse`."""
+    console.print(_overview(figures))
+    console.print(_per_turn(figures))
     if len(figures["per_iteration"]) > 1:
-        yield _per_iteration(figures)
+        console.print(_per_iteration(figures))
     if figures["top"]:
-        yield _top(figures)
+        console.print(_top(figures), soft_wrap=True)  # the terminal breaks a longer id, which is copied whole
 
 
 def conversation_parts(conversation: Conversation) -> Iterator[RenderableType]:
@@ -191,9 +191,7 @@ def _overview(figures: dict[str, Any]) -> Table:
     table.add_row("final reward", decimal(figures["mean_final_reward"]))
     table.add_row("final correctness", _percent(figures["final_correctness_rate"]))
     table.add_row("final compilation", _percent(figures["final_compiled_rate"]))
-    table.add_row(
-        "improvement rate [dim](last turn over first, of several)[/dim]", _percent(figures["improvement_rate"])
-    )
+    table.add_row("improvement rate [dim](last turn over first)[/dim]", _percent(figures["improvement_rate"]))
     for source, speed in figures["speedups"].items():
         value = f"{decimal(speed['mean'], 2)}x [dim](geometric {decimal(speed['geometric_mean'], 2)}x)[/dim]"
         table.add_row(f"speedup of {counted(speed['kernels'], 'correct kernel')} ({source})", value)
@@ -205,11 +203,13 @@ def _overview(figures: dict[str, Any]) -> Table:
 
 
 def _per_turn(figures: dict[str, Any]) -> Table:
-    table = _numbers_table(
-        "by turn",
-        ("turn", "turns", "mean reward", "correct", "compiled", "change of reward", "repair − fresh", "speedup"),
-    )
-    for row in figures["per_turn"]:
+    """Return a table of 78 columns with both sources of times."""
+    rows = figures["per_turn"]
+    sources = sorted({source for row in rows for source in row["speedups"]})
+    headings = ["turn", "turns", "mean\nreward", "correct", "com-\npiled", "change\nof\nreward"]
+    headings += ["repair −\nfresh\n(points)", "repairs", *(f"speedup\n{source}" for source in sources)]
+    table = _numbers_table("by turn", headings)
+    for row in rows:
         table.add_row(
             str(row["turn"]),
             f"{row['turns']:,}",
@@ -217,8 +217,9 @@ def _per_turn(figures: dict[str, Any]) -> Table:
             _percent(row["success_rate"]),
             _percent(row["compiled_rate"]),
             "–" if row["progression"] is None else f"{row['progression']:+.4f}",
-            "–" if row["repair_gain"] is None else f"{100 * row['repair_gain']:+.1f} pts of {row['repairs']:,}",
-            "  ".join(f"{decimal(speed['mean'], 2)}x ({source})" for source, speed in row["speedups"].items()) or "–",
+            "–" if row["repair_gain"] is None else f"{100 * row['repair_gain']:+.1f}",
+            f"{row['repairs']:,}",
+            *(f"{row['speedups'][source]['mean']:.2f}x" if source in row["speedups"] else "–" for source in sources),
         )
     return table
 
@@ -236,20 +237,22 @@ def _per_iteration(figures: dict[str, Any]) -> Table:
     return table
 
 
-def _top(figures: dict[str, Any]) -> Table:
-    table = _numbers_table("best trajectories", ("trajectory", "return", "turn rewards", "speedup"), first="left")
+def _top(figures: dict[str, Any]) -> Text:
+    """Return two lines a trajectory: its id, then its figures."""
+    lines = ["best trajectories"]
     for row in figures["top"]:
-        speedup = "–" if row["speedup"] is None else f"{row['speedup']:.2f}x ({row['timing_source'] or 'unmarked'})"
-        rewards = " ".join(f"{reward:.2f}" for reward in row["rewards"])
-        table.add_row(escape(row["trajectory_id"]), decimal(row["return"]), rewards, speedup)
-    return table
+        speedup = "no speedup" if row["speedup"] is None else f"speedup {row['speedup']:.2f}x"
+        source = "" if row["speedup"] is None else f" ({row['timing_source'] or 'unmarked'})"
+        rewards = ", ".join(f"{reward:.2f}" for reward in row["rewards"])
+        lines += [f"  {plain_text(row['trajectory_id'])}", f"    return {decimal(row['return'])}, {speedup}{source}"]
+        lines[-1] += f", turn rewards {rewards}"
+    return Text("\n".join(lines))
 
 
-def _numbers_table(title: str, headings: Sequence[str], first: JustifyMethod = "right") -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column(headings[0], justify=first, overflow="fold")
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right")
+def _numbers_table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=0)
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
     return table
 
 

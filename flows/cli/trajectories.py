@@ -40,7 +40,7 @@ def analyze(
     from rich.console import Console
 
     from flows.checks.output import check_output
-    from flows.cli.tables import analysis_tables
+    from flows.cli.tables import print_analysis
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import write_atomically
     from tasks.trajectories.analysis import SUFFIXES, analyse, draw, load_turns
@@ -70,10 +70,9 @@ def analyze(
         typer.echo(text, nl=False)
         return
     console = Console(highlight=False)
-    for table in analysis_tables(figures):
-        console.print(table)
+    print_analysis(figures, console)
     if output is not None:
-        console.print(f"written: {output}")
+        console.print(f"written: {output}", soft_wrap=True)
 
 
 def show(

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import expected
 from kernels_eval.loopback import keep_off_proxies
 
 QUIET = {
@@ -64,5 +65,4 @@ def _import_prefect() -> None:
             found = str(first["input"])
             names = [name for name, value in os.environ.items() if name.startswith("PREFECT_") and value == found]
             where = " or ".join(names) or f"Prefect's setting {'.'.join(str(part) for part in first['loc'])}"
-            expected = first["msg"].removeprefix("Input should be ")
-            raise InputError(f"{where}: found {found!r}, expected {expected}") from error
+            raise InputError(f"{where}: found {found!r}, expected {expected(first)}") from error

@@ -7,19 +7,16 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from kernels_eval.expectations import place_of, refusal
+
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
     """Return one sentence about the first error: dotted path, value found, value expected, nearest valid name."""
-    errors = error.errors(include_url=False)
-    first = errors[0]
-    path = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        sentence = f"{path}: unknown setting{_nearest(first['loc'], root)}"
-    elif not path:
-        sentence = _expectation(first["msg"])
-    else:
-        sentence = f"{path}: found {_shown(first['input'])}, expected {_expectation(first['msg'])}"
-    return sentence + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
+    found = error.errors(include_url=False)
+    if found[0]["type"] != "extra_forbidden":
+        return refusal(error)
+    sentence = f"{place_of(found[0])}: unknown setting{_nearest(found[0]['loc'], root)}"
+    return sentence + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
 
 
 def setting_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -57,15 +54,3 @@ def settings_group(annotation: Any) -> type[BaseModel] | None:
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate
     return None
-
-
-def _expectation(message: str) -> str:
-    for prefix in ("Input should be ", "Value error, ", "Tuple should have ", "List should have "):
-        message = message.removeprefix(prefix)
-    message = message.removesuffix(" after validation, not 0")
-    return message.replace("String should match pattern", "text that matches")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

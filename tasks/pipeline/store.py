@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.expectations import refusal
 from tasks.pipeline.digests import digests_of, forget, remember
 from tasks.pipeline.references import ArtifactRef
 from tasks.pipeline.verdicts import outdated_folders
@@ -131,7 +132,7 @@ def recorded(artifact: ArtifactRef, key: str, kind: type[Record], name: str) -> 
     try:
         return None if found is None else kind.model_validate(found)
     except ValidationError as error:
-        raise InputError(f"{artifact.path}: manifest: metadata.{key}: not {name}: {error}") from error
+        raise InputError(f"{artifact.path}: manifest: metadata.{key}: not {name}: {refusal(error)}") from error
 
 
 def parts_of(folder: Path) -> list[Path]:

@@ -1,10 +1,11 @@
 """Rows of table files: JSON Lines, a JSON array, Parquet, a dataset's folder.
 
 Each reader is a function `read_…(path, wanted)` that yields the rows with the wanted columns, and instead of a row that
-cannot be read the InputError that names it. Folders of Hugging Face datasets are read without the `datasets` library,
-in two layouts: that of `save_to_disk` (`state.json` beside Arrow stream files, or `dataset_dict.json` with one such
-folder a split), and Parquet shards anywhere below the folder. Every split is read: their names do not decide what is
-held out here.
+cannot be read the InputError that names it. Lines and rows are counted from 1, as editors do.
+
+Folders of Hugging Face datasets are read without the `datasets` library, in two layouts: that of `save_to_disk`
+(`state.json` beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and Parquet shards
+anywhere below the folder. Every split is read: their names do not decide what is held out here.
 """
 
 import json
@@ -46,7 +47,7 @@ def read_json(path: Path, wanted: frozenset[str]) -> Rows:
 def given_rows(rows: Iterable[Any], path: Path) -> Rows:
     """Yield the rows that a function of the user's made of a path: mappings of columns."""
     for number, values in enumerate(rows, start=1):
-        where = f"{path}: row {number}"
+        where = f"{path} row {number}"
         if isinstance(values, Mapping):
             yield Row(where, dict(values), tuple(values))
         else:
@@ -91,8 +92,8 @@ def _rows_of_array(path: Path, wanted: frozenset[str]) -> Rows:
             return
         raise InputError(f"{path}: expected one JSON object a line, or a JSON array of objects: {error}") from error
     found = _array_in(values)
-    for number, item in enumerate(found):
-        yield _row(f"{path} line 1" if item is values else f"{path} item {number}", item, wanted)
+    for number, item in enumerate(found, start=1):
+        yield _row(f"{path} line 1" if item is values else f"{path} row {number}", item, wanted)
 
 
 def _row(where: str, values: Any, wanted: frozenset[str]) -> Row | InputError:
@@ -163,7 +164,7 @@ def _arrow_rows(path: Path, wanted: frozenset[str]) -> Rows:
 
 
 def _rows_of(path: Path, found: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Rows:
-    number = 0
+    number = 1
     for batch in batches:
         batch.validate(full=True)  # damaged offsets would crash the process, not raise
         for values in batch.to_pylist():

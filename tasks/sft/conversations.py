@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
 
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import refusal
 from tasks.models.chat import encode_samples, template_family
 from tasks.models.chat_templates import Message
 from tasks.models.tokenizer import train_tokenizer
@@ -45,7 +46,8 @@ def read_conversations(folder: Path, roles: Sequence[str] = ()) -> list[list[Mes
     try:
         return [[Message(**message) for message in conversation] for conversation in rows]
     except (ValidationError, TypeError) as error:
-        raise InputError(f"{path}: messages: expected role, content and trained: {error}") from error
+        cause = refusal(error) if isinstance(error, ValidationError) else error
+        raise InputError(f"{path}: messages: expected role, content and trained: {cause}") from error
 
 
 def learn_tokenizer(

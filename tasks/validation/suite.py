@@ -14,6 +14,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import refusal
 from kernels_eval.rewards import reward_bounds
 
 SHIPPED_SUITES = Path(__file__).parent / "suites"
@@ -73,9 +74,7 @@ def load_suite(name: str, edited: str | None, parameters: dict[str, Any] | None 
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: expected a Great Expectations suite in JSON: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: expected a Great Expectations suite; {where}: {first['msg']}") from error
+        raise InputError(f"{path}: expected a Great Expectations suite; {refusal(error)}") from error
     filled = tuple(
         rule.model_copy(update={"kwargs": _filled(rule.kwargs, parameters or {}, path)}) for rule in suite.expectations
     )

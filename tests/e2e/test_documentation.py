@@ -70,6 +70,7 @@ EXPECTED = (
         r"^kernelmill (tester |generate .*--tester)",
         Outcome(elsewhere="wants more verdicts than a small run has; test_tester.py does the same on an invented run"),
     ),
+    (r"\bmy_\w+:", Outcome(elsewhere="wants the page's file; test_wheel.py runs it from an empty folder")),
     (r"^python docs/examples/", Outcome(elsewhere="wants a peer that is not installed here")),
     (
         r"^kernelmill (train .*agents-local|team|compare .*agents-local)",

@@ -364,7 +364,7 @@ def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(retries, "GRACE_S", 0.2)
-    workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 0.5})
+    workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 3})
 
     @flow
     def dream(naps: tuple[float, ...]) -> CheckpointRef:
@@ -374,6 +374,7 @@ def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
     dream((60, 0))
     assert calls == [("sleepy", 0), ("sleepy", 1)]
     calls.clear()
+    workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 0.5})
     with pytest.raises(StageTimeoutError, match=r"sleepy: not done within 0\.5 s"):
         dream((60, 60))
     assert calls == [("sleepy", 0), ("sleepy", 1)]

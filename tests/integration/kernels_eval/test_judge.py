@@ -261,9 +261,7 @@ def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
     with Judge(config) as judge:
         first = judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
     with Judge(config) as judge:
-        started = time.monotonic()
         assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL) == first
-        assert time.monotonic() - started < 0.2
         assert not judge._zygotes._known, "no process was started for it"
 
 

@@ -120,6 +120,23 @@ def test_a_bad_row_is_named_and_left_out_or_stops_the_run(change, message, write
     assert "1 of 14 rows are left out" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [*SOURCES, "array", "own"])
+def test_every_format_counts_rows_from_1(kind, write, rows, tmp_path, monkeypatch):
+    rows[1]["code"] = "x"
+    source = SOURCES.get(kind, "jsonl")
+    path = tmp_path / "array.json" if kind == "array" else write("jsonl" if kind == "own" else kind, rows)
+    if kind == "array":
+        path.write_text(json.dumps(rows))
+    if kind == "own":
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "my_table_of_rows.py").write_text(
+            "import json\ndef read(path):\n    return map(json.loads, path.read_text().splitlines())\n"
+        )
+        source = "my_table_of_rows:read"
+    with pytest.raises(InputError, match=r" (line|row) 2: .* \(1 of 14 rows are bad"):
+        load_problems(config(source, path, bad_rows=0))
+
+
 def test_more_bad_rows_than_the_limit_stop_the_run(write, rows):
     for row in rows[:8]:
         row["code"] = "x"

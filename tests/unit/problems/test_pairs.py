@@ -136,7 +136,7 @@ def test_a_json_array_is_read_as_json_lines_are(write, tmp_path):
     ("content", "message"),
     [
         (b"{}", r"pairs\.json line 1: expected the columns .*; found none"),
-        (b"[1]", r"pairs\.json item 0: expected a JSON object, found int"),
+        (b"[1]", r"pairs\.json row 1: expected a JSON object, found int"),
         (b"[{}\n{}]", r"pairs\.json: expected one JSON object a line, or a JSON array of objects: Expecting"),
         (b"\xff", r"pairs\.json line 1: expected one JSON object a line: 'utf-8' codec"),
         (b"[]", r"pairs\.json: expected pairs of problem and kernel, found none \(the source is empty\)"),

@@ -134,7 +134,7 @@ def test_arrays_and_lines_are_told_apart_by_their_content(name, written, rows, t
 def test_a_bad_item_of_an_array_is_named(rows, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps([*rows, 3]))
-    with pytest.raises(InputError, match=r"a\.json item 14: expected a JSON object, found int"):
+    with pytest.raises(InputError, match=r"a\.json row 15: expected a JSON object, found int"):
         loaded(path, bad_rows=0)
     path.write_text("[{")
     with pytest.raises(InputError, match=r"a\.json: expected one JSON object a line, or a JSON array"):

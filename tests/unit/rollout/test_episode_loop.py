@@ -377,9 +377,9 @@ def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
     with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
         trajectories, episode_loop = play(
             simulation, small_tokenizer, engine, simulation.FaultyJudge(), 4, 2, episode,
-            config=RolloutConfig(generation_patience_s=0.2, watch_after_s=0.08),
+            config=RolloutConfig(generation_patience_s=1.0, watch_after_s=0.08),
         )  # fmt: skip
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 60
     check(trajectories, episode.model_copy(update={"max_turns": 1}), expected=8)
     given_up = [each for each in trajectories if each.termination is Termination.INFRASTRUCTURE_ERROR]
     assert [each.trajectory_id for each in given_up] == ["train-0001-p0-000"]

@@ -41,8 +41,8 @@ def test_an_edited_folder_replaces_only_what_it_holds(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("{", "expected a Great Expectations suite in JSON"),
-        ('{"name": "groups"}', "expectations: Field required"),
-        ('{"name": "groups", "expectations": [{"type": "t"}]}', "expectations.0.kwargs"),
+        ('{"name": "groups"}', "expectations: found nothing, expected a value"),
+        ('{"name": "groups", "expectations": [{"type": "t"}]}', "expectations, item 1.kwargs: found nothing"),
         (
             '{"name": "g", "expectations": [{"type": "t", "kwargs": {"max_value": {"$PARAMETER": "speed"}}}]}',
             "unknown parameter 'speed'; known here: maximum_reward, minimum_reward",

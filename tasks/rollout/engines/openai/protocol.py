@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kernels_eval.expectations import refusal
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason, GenerationRequest, Response
 
@@ -49,9 +50,7 @@ def parse(answer: Any, sampling: SamplingConfig, stop_token_ids: tuple[int, ...]
     try:
         choice = _Answer.model_validate(answer).choices[0]
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise AnswerError(f"{where}: {first['msg']}") from error
+        raise AnswerError(refusal(error)) from error
     token_ids, logprobs = _sampled(choice.logprobs)
     if choice.finish_reason == "stop" and not set(token_ids[-1:]) & set(stop_token_ids):
         token_ids, logprobs = [*token_ids, stop_token_ids[0]], [*logprobs, 0.0]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kernels_eval.expectations import refusal
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason, Response
 
@@ -157,6 +158,4 @@ def _parsed(url: str, answer: dict[str, Any]) -> _Answer:
     try:
         return _Answer.model_validate(answer)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = f"/generate: {'.'.join(map(str, first['loc']))}"
-        raise ServerError(FailureKind.FAILED, url, f"{place}: {first['msg']}") from error
+        raise ServerError(FailureKind.FAILED, url, f"/generate: {refusal(error)}") from error

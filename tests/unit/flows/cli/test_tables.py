@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.cli.tables import comparison_tables, data_sets_table, summary_tables
+from flows.cli.tables import comparison_tables, data_sets_table, print_analysis, summary_tables
 from tasks.evaluation.comparison import SHOWN_FIGURES
 
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
@@ -84,3 +84,61 @@ def test_a_comparison_of_four_policies_fits_80_columns_and_keeps_every_figure():
     assert text.count("-0.50 [-0.62, -0.38]") == len(SHOWN_FIGURES) * len(pairs)
     assert text.count("123,456 → 45,678") == len(policies)
     assert "a-model-with" in text
+
+
+def test_an_analysis_fits_80_columns_and_keeps_every_figure_and_id():
+    speeds = {source: {"kernels": 12345, "mean": 12.25, "geometric_mean": 11.2} for source in ("gpu", "roofline")}
+    turn = {
+        "turns": 123456, "mean_reward": 12.1234, "success_rate": 0.456, "compiled_rate": 1.0, "progression": -0.1234,
+        "repair_gain": -0.123, "repairs": 12345, "speedups": speeds,
+    }  # fmt: skip
+    iteration = {
+        "trajectories": 12345,
+        "mean_turns": 2.5,
+        "mean_aggregated_return": 1.25,
+        "final_correctness_rate": 0.4,
+    }
+    ids = ["heldout-0123-level1_100_HingeLoss-003", f"train-0001-{'long_name_' * 7}-015"]
+    best = {"return": 12.3456, "rewards": [1.0, 0.5, 3.25], "speedup": 12.31, "timing_source": "roofline"}
+    figures = {
+        "trajectories": 123456, "problems": 96, "splits": {"train": 12000, "heldout": 345}, "mean_turns": 2.5,
+        "mean_aggregated_return": 1.2345, "mean_final_reward": 1.1, "final_correctness_rate": 0.5,
+        "final_compiled_rate": 0.9, "improvement_rate": 0.2, "speedups": speeds,
+        "terminations": {"target_reached": 3}, "left_out_for_faults": 2,
+        "per_turn": [turn | {"turn": number} for number in (1, 2)],
+        "per_iteration": [iteration | {"iteration": number} for number in (0, 199)],
+        "top": [best | {"trajectory_id": name} for name in ids],
+    }  # fmt: skip
+    console = Console(width=80, record=True)
+    print_analysis(figures, console)
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    assert [line for line in lines if len(line) > 80] == [f"  {ids[1]}"]  # broken by the terminal, not by us
+    words = [line.split() for line in lines]
+    assert [ids[0]] in words
+    assert [
+        "2",
+        "123,456",
+        "12.1234",
+        "45.6",
+        "%",
+        "100.0",
+        "%",
+        "-0.1234",
+        "-12.3",
+        "12,345",
+        "12.25x",
+        "12.25x",
+    ] in words
+    assert [
+        "return",
+        "12.3456,",
+        "speedup",
+        "12.31x",
+        "(roofline),",
+        "turn",
+        "rewards",
+        "1.00,",
+        "0.50,",
+        "3.25",
+    ] in words
+    assert not [line for line in lines if "…" in line]

@@ -1,13 +1,16 @@
 """The configuration tree: what is read back, what is refused, and with which words."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from flows.settings.configuration import (
     RunConfig,
@@ -17,6 +20,7 @@ from flows.settings.configuration import (
 )
 from flows.settings.explanation import setting_names
 from kernels_eval.errors import InputError
+from kernels_eval.expectations import WORDS
 
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))
 
@@ -66,8 +70,9 @@ def test_file_then_overrides_with_yaml_types(file: Path):
         ("learning_rate=1", ["sft.learning_rate or update.learning_rate"]),
         ("rollout.temperature=1", ["rollout.sampling.temperature"]),
         ("zebra=1", ["zebra", "at the top there are name, seed"]),
-        ("rollout.episode.max_turns=-1", ["rollout.episode.max_turns", "found -1", "greater than or equal to 1"]),
-        ("update.ranks=two", ["update.ranks", "found 'two'", "valid integer"]),
+        ("rollout.episode.max_turns=-1", ["rollout.episode.max_turns", "found -1", "expected at least 1"]),
+        ("update.ranks=two", ["update.ranks", "found 'two'", "expected a whole number"]),
+        ("sft.data.reader=mine", ["sft.data.reader: found 'mine', expected package.module:name of your own"]),
         ("model.dtype=fp16", ["model.dtype", "'float32' or 'bfloat16'"]),
         ("update=3", ["update: found 3"]),
         ("name=Bad Name", ["name: found 'Bad Name'", "matches"]),
@@ -79,6 +84,21 @@ def test_file_then_overrides_with_yaml_types(file: Path):
 def test_a_wrong_setting_is_refused_with_path_found_and_expected(file: Path, override: str, words: list[str]):
     message = refusal(file, override)
     assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("wrong", ["two", 1.5, -1, None, [], [[1]], {"a": {"b": 1}}, ""])
+def test_no_setting_is_refused_in_the_words_of_the_library(wrong: object):
+    kinds = set[str]()
+    for name in setting_names(RunConfig):
+        values: dict[str, Any] = {}
+        apply_override(values, f"{name}=0")
+        group = functools.reduce(lambda inner, key: inner[key], name.split(".")[:-1], values)
+        group[name.rpartition(".")[2]] = wrong
+        try:
+            RunConfig.model_validate(values)
+        except ValidationError as error:
+            kinds |= {each["type"] for each in error.errors()}
+    assert kinds <= WORDS.keys() | {"extra_forbidden"}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,10 @@ def test_refused_is_every_status_of_a_wrong_kernel(tmp_path: Path) -> None:
         ("by shape\n\nexpect: caught", "expect: expected refused or statuses of a verdict, found 'caught'"),
         ("by shape\n\nexpect: refused\nmost_speedup: fast", "most_speedup: expected a number, found 'fast'"),
         ("by shape\n\nexpect: refused\nsettings: polite=mixed", "settings: settings.polite: expected one of backend, "),
-        ("by shape\n\nexpect: refused\nsettings: policy=lax", "settings: policy: Input should be 'strict' or 'mixed'"),
+        (
+            "by shape\n\nexpect: refused\nsettings: policy=lax",
+            "settings: policy: found 'lax', expected 'strict' or 'mixed'",
+        ),
         ("by shape\n\nexpect: refused\nsettings:", "settings: settings.: expected one of backend, "),
     ],
 )

@@ -16,7 +16,7 @@ from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 from kernels_eval.server.app import create_app
 
 CONFIG = ServerConfig(
-    max_body_bytes=100_000, max_problem_bytes=5000, max_kernel_bytes=5000, queue_limit=3, body_timeout_s=0.3
+    max_body_bytes=100_000, max_problem_bytes=5000, max_kernel_bytes=5000, queue_limit=3, body_timeout_s=1.5
 )
 TOKEN = "correct-horse"
 GOOD = {"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL}
@@ -122,7 +122,7 @@ def test_too_long_whether_announced_or_not(send: Send) -> None:
 
 def test_a_request_that_never_ends(send: Send) -> None:
     async def drips() -> AsyncIterator[bytes]:
-        for _ in range(20):
+        for _ in range(100):
             yield b" "
             await asyncio.sleep(0.05)
 

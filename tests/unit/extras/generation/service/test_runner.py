@@ -161,7 +161,7 @@ def test_cancelling_stops_waiting_and_running_jobs(store: JobStore):
         jobs = await until_ended(runner, names)
         while work.at_once:
             await asyncio.sleep(0.01)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 25, "no job was waited for"
         await runner.stop()
         return runner, jobs, work
 

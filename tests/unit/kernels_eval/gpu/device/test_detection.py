@@ -123,7 +123,7 @@ def test_who_shares_the_device_cannot_keep_one_out_who_needs_it_alone(tmp_path: 
         for _ in range(20):
             waited = time.monotonic()
             with lock.alone():
-                assert time.monotonic() - waited < 5
+                assert time.monotonic() - waited < 60
     finally:
         ended.set()
         for thread in sharing:

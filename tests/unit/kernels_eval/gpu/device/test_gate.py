@@ -90,7 +90,7 @@ def test_waiting_for_the_kernel_ends_as_soon_as_it_turns(
 def test_a_kernel_that_never_turns_is_not_waited_for_for_ever(pages: tuple[GatePage, GatePage]) -> None:
     started = time.perf_counter()
     pages[0].wait_until_seen()
-    assert 0.15 < time.perf_counter() - started < 5
+    assert 0.15 < time.perf_counter() - started < 30
 
 
 def test_the_end_is_seen_at_once(pages: tuple[GatePage, GatePage]) -> None:

@@ -8,6 +8,7 @@
 
 import dataclasses
 import types as python_types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,9 @@ def install() -> None:
     upstream.InterpreterBuilder.create_masked_store = _masked_store
     upstream.InterpreterBuilder.create_dot = _dot
     upstream.InterpreterBuilder.get_all_ones_value = _all_ones
+    for name, compare in list(vars(upstream.InterpreterBuilder).items()):
+        if name.startswith(("create_icmp", "create_fcmp")):
+            setattr(upstream.InterpreterBuilder, name, _truth_values(compare))
     arithmetic.install()
     float8.install()
     programs.install()
@@ -123,6 +127,20 @@ def pointer(address: int, dtype_name: str) -> Any:
 
 # Triton 3.7 and 3.9 differ: the cache hints, which mean nothing here, are two arguments or one; a block pointer's mask
 # is a plain array or a handle, whose `data` are lanes to NumPy either way.
+def _truth_values(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a comparison whose result is of the type of truth values. Upstream's has that of the operands.
+
+    A scalar one that meets a block would be spread as numbers, which `&` and `|` refuse if they are floating-point.
+    """
+
+    def compared(self: Any, lhs: Any, rhs: Any) -> Any:
+        result = compare(self, lhs, rhs)
+        result.dtype = tl.int1
+        return result
+
+    return compared
+
+
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data, dtype=bool)  # of a block and a scalar: numbers
     is_volatile = bool(named.get("is_volatile", hints[-1] if hints else False))

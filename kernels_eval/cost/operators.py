@@ -44,7 +44,7 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Functions of kernels_eval.cost.instructions that an operator applies to each element; others: one addition."""
 _FUSED: dict[Any, Any] = {torch.nn.functional.rms_norm: torch.ops.aten.rms_norm.default}
-_RECURRENT = frozenset({torch.gru, torch.rnn_tanh, torch.rnn_relu})
+_RECURRENT = frozenset({torch.gru, torch.lstm, torch.rnn_tanh, torch.rnn_relu})
 _ATTENTION = "_scaled_dot_product"
 TRITON_TYPES = {
     torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64", torch.int8: "int8",
@@ -104,15 +104,13 @@ class EagerCounter(TorchDispatchMode):
 
         `args`: those of `torch.gru`. A sequence of 512 steps has ten thousand operators, and takes half a minute.
         """
-        given, time = args[0], int(args[-1])
-        steps = given.shape[time]
-        first, *states = func(given.narrow(time, 0, 1), *args[1:])
+        steps = args[0].shape[int(args[-1])]
+        results = _by_first_step(func, args)
         if steps > 1:
             before = len(self.launches)
-            func(given.narrow(time, 1, 1), *args[1:])
+            _step(func, 1, args)
             self.launches += self.launches[before:] * (steps - 2)
-        shape = [steps if place == time else size for place, size in enumerate(first.shape)]
-        return first.new_empty(shape), *states
+        return results
 
     def fused(self, func: Any, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Count a function that is one kernel on a GPU as one launch, not as the operators that it consists of."""
@@ -122,6 +120,39 @@ class EagerCounter(TorchDispatchMode):
         self._touched = touched
         self.add(count_operator(func, args, kwargs, result, touched), (args, kwargs, result))
         return result
+
+
+class FewSteps(TorchFunctionMode):
+    """Runs one step of a recurrent network on a sequence without values, which gives the forms of the results."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one function."""
+        return _by_first_step(func, args) if _is_recurrent(func, args) else func(*args, **(kwargs or {}))
+
+
+def _is_recurrent(func: Any, args: tuple[Any, ...]) -> bool:
+    """True for a recurrent network on a sequence without values that is not packed."""
+    return func in _RECURRENT and type(args[0]) is FakeTensor and type(args[-1]) is bool
+
+
+def _by_first_step(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Run the first step of a recurrent network; returns results of the forms that the whole sequence has."""
+    given, time = args[0], int(args[-1])
+    first, *states = _step(func, 0, args)
+    shape = [given.shape[time] if place == time else size for place, size in enumerate(first.shape)]
+    return first.new_empty(shape), *states
+
+
+def _step(func: Any, number: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Run one step of a recurrent network by the operators that it consists of, as a candidate's host code does."""
+    was_enabled = torch._C._get_mkldnn_enabled()  # `mkldnn.flags` warns  # pyright: ignore[reportPrivateUsage]
+    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
+    try:
+        return func(args[0].narrow(int(args[-1]), number, 1), *args[1:])
+    finally:
+        torch._C._set_mkldnn_enabled(was_enabled)  # pyright: ignore[reportPrivateUsage]
 
 
 class _FusedFunctions(TorchFunctionMode):
@@ -136,7 +167,7 @@ class _FusedFunctions(TorchFunctionMode):
     ) -> Any:
         """Run one function."""
         kwargs = kwargs or {}
-        if func in _RECURRENT and type(args[0]) is FakeTensor and type(args[-1]) is bool:  # not of packed sequences
+        if _is_recurrent(func, args):
             return self._counter.recurrent(func, args)
         operator = _FUSED.get(func)
         if operator is None:

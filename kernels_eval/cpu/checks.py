@@ -86,7 +86,7 @@ class Trials:
         ]
         state = session.ready()
         self.is_compiled = True
-        session.set_weights(reference.weights_for(state, lambda: self._drawn[0]))
+        session.set_weights(reference.weights_for(state.state, lambda: self._drawn[0], state.plain))
         for inputs in self._drawn:
             session.ask(inputs, has_values=True)
         self.repeats.ask()

@@ -112,7 +112,8 @@ class ConfigurationRuns:
     def _begin(self, session: Session, source: str) -> None:
         """Load the candidate into a session."""
         session.load(source, self._reference.arguments, self._reference.weight_seed)
-        session.set_weights(self._reference.weights_for(session.ready(), lambda: self._draw(self._size)))
+        state = session.ready()
+        session.set_weights(self._reference.weights_for(state.state, lambda: self._draw(self._size), state.plain))
 
     @property
     def _size(self) -> int | None:

@@ -234,7 +234,8 @@ class Grader:
             servers = self._tracing_server, self._interpreter_server
             with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
-                session.set_weights(reference.weights_for(session.ready(), lambda: inputs))
+                state = session.ready()
+                session.set_weights(reference.weights_for(state.state, lambda: inputs, state.plain))
                 session.ask(inputs, has_values=True)
                 finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:

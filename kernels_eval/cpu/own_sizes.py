@@ -65,9 +65,9 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     if host code fails at these sizes.
     """
     session.load(source, reference.arguments, reference.weight_seed)
-    own = reference.state(False)
-    state = session.ready()
-    session.set_weights(given_weights(own, match_weights(own, state), state))
+    own, plain, held = reference.state(False), reference.plain_state, session.ready()
+    match = match_weights(own, held.state, plain, held.plain)
+    session.set_weights(given_weights({**plain, **own}, match, {**held.plain, **held.state}))
     for _ in range(2):  # what only a first call does was done when the smaller problem was traced
         session.ask(reference.full_forms, has_values=False)
     session.traced()

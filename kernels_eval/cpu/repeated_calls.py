@@ -6,7 +6,7 @@ on fresh values, after all programs before it, and its results are compared. The
 use memory of earlier calls, because such kernels could count calls.
 
 The last call but one is made as if a thousand calls or more had passed: what host code or kernels count up is advanced
-(kernels_eval.tracing.counters, kernels_eval.interpreter.device_counters). The last call is a second model's.
+(kernels_eval.tracing.counters, kernels_eval.interpreter.tensor_counters). The last call is a second model's.
 """
 
 from collections.abc import Iterator, Sequence

@@ -140,14 +140,14 @@ class Session:
         }
         self._tracing.send({"kind": "load"}, [pickle.dumps(job)])
 
-    def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Wait until ModelNew is built; returns dtype and shape of its parameters and buffers."""
+    def ready(self) -> StateAnswer:
+        """Wait until ModelNew is built; returns dtype and shape of its parameters, buffers and plain tensors."""
         answer, _, _ = self._tracing.receive(0)
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
         self._interpreter = self._start_interpreter()  # a candidate that does not load costs one process, not two
         self._children.append(self._interpreter)
-        return answer.state
+        return answer
 
     def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
         """Send the values of named weights to the interpreter process, and the names alone to the tracing process."""

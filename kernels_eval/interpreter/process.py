@@ -21,9 +21,9 @@ import torch
 from kernels_eval.cost.host_waits import waiting
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.data_races import DataRaceError
-from kernels_eval.interpreter.device_counters import DeviceCounters
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
+from kernels_eval.interpreter.tensor_counters import TensorCounters
 from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
@@ -57,7 +57,7 @@ class _Executor:
         header, payload = receive_frame(self._channel)
         self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state, header["order"])
-        self._counters = DeviceCounters(self._state)
+        self._counters = TensorCounters(self._state.kept_values)
         weights = aligned(payload, spare=LEAST_GAP)
         for item in header["weights"]:
             form = TensorForm(**item["form"])

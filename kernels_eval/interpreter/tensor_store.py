@@ -13,8 +13,8 @@ from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
-_COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
-"""Types in which kernels may count."""
+COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
+"""Types in which kernels and host code may count."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""
 LEAST_GAP, _MOST_GAP = 96 << 10, 1 << 20
@@ -68,7 +68,7 @@ class TensorStore:
             for number, storage in self._storages.items()
             if number >= FIRST_WEIGHT
             and storage.origins is not None
-            and storage.dtype in _COUNTED
+            and storage.dtype in COUNTED
             and storage.memory.numel() <= most_bytes
         }
 

@@ -1,7 +1,5 @@
 """Worker process: operators of a reference in eager mode: as launches for the estimate, and those that are random."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,9 +9,7 @@ from kernels_eval.correctness.outputs import flat
 from kernels_eval.cost.operators import EagerCounter
 from kernels_eval.reference.inputs import Shape, as_fake, no_values
 from kernels_eval.reference.problem_code import ProblemCode
-
-_TABLES = ("_parameters", "_buffers", "_modules")
-_MISSING = object()
+from kernels_eval.reference.unchanged import unchanged
 
 
 class EagerRun(EagerCounter):
@@ -23,7 +19,7 @@ class EagerRun(EagerCounter):
         super().__init__()
         self.random_operators: set[str] = set()
         self.kept: frozenset[str] = frozenset()
-        """Attributes of the model that a call assigns."""
+        """Plain attributes of the model that a call assigns or writes to."""
         self.needed_bytes = 0
         """Bytes of inputs, weights and outputs: each has to be read or written once."""
         self.output_shapes: list[Shape] | None = None
@@ -44,46 +40,20 @@ def run_eager(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> E
     `inputs`: those of the problem. Only their forms are used; if the model has to compute, others are drawn.
     """
     try:
-        with no_values(allow_non_fake_inputs=True), torch.no_grad(), _unchanged(model) as changed:
-            run = _followed(code, model, as_fake(inputs))
-            run.kept = changed()
+        with unchanged(model) as kept:  # a tensor without values that the model keeps would end the process later
+            with no_values(allow_non_fake_inputs=True), torch.no_grad():
+                run = _followed(code, model, as_fake(inputs))
+            run.kept = kept.changed()
             return run
     except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
         torch.manual_seed(0)
         inputs = code.inputs()
         run = EagerRun()
-        with torch.no_grad(), run:
+        with unchanged(model) as kept, torch.no_grad(), run:
             results = code.call(lambda: model(*inputs))
+            run.kept = kept.changed()
         run.needed_bytes = _bytes_of(inputs, model, results)
     return run
-
-
-@contextmanager
-def _unchanged(model: torch.nn.Module) -> Generator[Callable[[], frozenset[str]]]:
-    """Put a model's attributes back as they were: a tensor without values that it keeps ends the process later.
-
-    Yields a function that returns the names of those which changed.
-    """
-    kept = [(module, _attributes(module)) for module in model.modules()]
-
-    def changed() -> frozenset[str]:
-        return frozenset(
-            name
-            for module, attributes in kept
-            for name, value in module.__dict__.items()
-            if name not in _TABLES and attributes.get(name, _MISSING) is not value
-        )
-
-    try:
-        yield changed
-    finally:
-        for module, attributes in kept:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-
-
-def _attributes(module: torch.nn.Module) -> dict[str, Any]:
-    return {name: dict(value) if name in _TABLES else value for name, value in module.__dict__.items()}
 
 
 def follow(code: ProblemCode) -> EagerRun:

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.outputs import ReferenceFailedError, flat
+from kernels_eval.cost.operators import FewSteps
 from kernels_eval.reference.factories import CudaOnCpu
-from kernels_eval.reference.inputs import as_fake, no_values
+from kernels_eval.reference.inputs import address_of, as_fake, no_values
+from kernels_eval.reference.unchanged import unchanged
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
 
@@ -65,12 +67,16 @@ class ProblemCode:
         return self.call(lambda: list(self._names["get_inputs"]()))
 
     def run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
-        """Run a model; returns its outputs and their structure. Buffers keep their values."""
-        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        """Run a model; returns its outputs and their structure. The model stays as it was."""
+        with unchanged(model) as kept:  # running statistics must not drift from one verdict to the next
+            outputs, structure = self.run_and_keep(model, inputs)
+            written = kept.written()
+            return [value.clone() if address_of(value) in written else value for value in outputs], structure
+
+    def run_and_keep(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
+        """Run a model as `run` does. The model keeps what the call leaves in it."""
         with torch.no_grad():
             result = self.call(lambda: model(*inputs))
-            for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
-                value.copy_(buffers[name])
         outputs, structure = self.call(lambda: flat(result))
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
             raise ReferenceFailedError("the reference returns something else than tensors")
@@ -78,7 +84,7 @@ class ProblemCode:
 
     def run_fake(self, model: torch.nn.Module, inputs: list[Any]) -> list[Any]:
         """Run a model on tensors of the same forms without computing. Any exception of its code passes through."""
-        with no_values(allow_non_fake_inputs=True), torch.no_grad(), self.device():
+        with no_values(allow_non_fake_inputs=True), torch.no_grad(), FewSteps(), self.device():
             return flat(model(*as_fake(inputs)))[0]
 
     @contextlib.contextmanager

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -32,16 +33,19 @@ from kernels_eval.reference.inputs import (
 )
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE, Reduction
+from kernels_eval.reference.unchanged import unchanged
 from kernels_eval.reference.weights import (
     Form,
     constant_buffers,
     given_weights,
+    in_float64,
     match_weights,
     vary_constants,
     vary_parameters,
     with_other_values,
 )
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status
 
@@ -172,16 +176,23 @@ class Reference:
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name. `perturbed`: vary those that are constant (ones, zeros)."""
-        model = self._model(perturbed)
-        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return registered_state(self._model(perturbed))
 
-    def weights_for(self, state: Mapping[str, Form], draw: Callable[[], list[Any]]) -> dict[str, torch.Tensor]:
-        """Return perturbed parameters and buffers by the names of a candidate's that correspond to them.
+    @property
+    def plain_state(self) -> dict[str, torch.Tensor]:
+        """Tensors in plain attributes by name. Training does not change them: they are never varied."""
+        return plain_state(self._models[False])
 
-        `state`: forms of the candidate's parameters and buffers; `draw`: returns inputs, and is called only for a
-        candidate that lacks one. Raises CandidateFailedError if the result for them depends on it.
+    def weights_for(
+        self, state: Mapping[str, Form], draw: Callable[[], list[Any]], plain: Mapping[str, Form] = MappingProxyType({})
+    ) -> dict[str, torch.Tensor]:
+        """Return perturbed parameters, buffers and plain tensors by the names of a candidate's that correspond to them.
+
+        `state`: forms of the candidate's parameters and buffers, `plain`: of its plain attributes. `draw`: returns
+        inputs, and is called only for a candidate that lacks a parameter or buffer. Raises CandidateFailedError if the
+        result for them depends on it.
         """
-        match = match_weights(self.state(False), state)
+        match = match_weights(self.state(False), state, self.plain_state, plain)
         for name in self._needed(match.missing, draw):
             value = self.state(False)[name]
             raise CandidateFailedError(
@@ -190,7 +201,7 @@ class Reference:
                 f"ModelNew has no parameter or buffer for {name} ({list(value.shape)}, {value.dtype}), and the result "
                 "depends on it; they are matched by name, else by shape in the order in which they are registered",
             )
-        return given_weights(self.state(True), match, state)
+        return given_weights({**self.plain_state, **self.state(True)}, match, {**plain, **state})
 
     def _needed(self, names: tuple[str, ...], draw: Callable[[], list[Any]]) -> list[str]:
         """Return the names of parameters and buffers that the result depends on."""
@@ -285,7 +296,8 @@ class Reference:
         model = self._model(perturbed)
         results, structure = self._code.run(model, given)
         native = [value.contiguous() for value in results]
-        owned = {address_of(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
+        held = [*model.parameters(), *model.buffers(), *plain_state(model).values()]
+        owned = {address_of(value) for value in [*given, *held]} - {0}
         changed = frozenset(
             index
             for index, (before, after) in enumerate(zip(inputs, given, strict=True))
@@ -304,7 +316,7 @@ class Reference:
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
         if perturbed not in self._doubles:
-            self._doubles[perturbed] = copy.deepcopy(self._model(perturbed)).double()
+            self._doubles[perturbed] = in_float64(copy.deepcopy(self._model(perturbed)))
         double = self._doubles[perturbed]
         if double is None:
             return native
@@ -354,10 +366,15 @@ class Reference:
     def _refuse_if_random(self) -> None:
         """Raise ReferenceFailedError if the problem may be random or keep state, and two equal runs differ."""
         operators, kept = self._reduction.eager.random_operators, self._reduction.eager.kept
-        if not operators and not kept and not self._code.may_be_random:
+        model = self._models[False]
+        if not (operators or kept or self._code.may_be_random or any(plain_attributes(model))):
             return
-        inputs, model = self._small_inputs(), self._models[False]
-        first, second = (self._code.run(model, copied(inputs))[0] for _ in range(2))
+        inputs = self._small_inputs()
+        with unchanged(model) as before:
+            first, second = (
+                [value.clone() for value in self._code.run_and_keep(model, copied(inputs))[0]] for _ in range(2)
+            )
+            kept |= before.changed()
         if len(first) == len(second) and all(
             a.shape == b.shape and a.dtype == b.dtype and same_bytes(a, b) for a, b in zip(first, second, strict=True)
         ):

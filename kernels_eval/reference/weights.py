@@ -1,18 +1,25 @@
 """Worker process: a reference's parameters and buffers: matched with a candidate's, and varied where they are constant.
 
+Tensors in plain attributes (`self.h0 = torch.randn(…)`) are matched by their full name alone, on either side: a
+candidate keeps what it likes in others.
+
 A constant parameter (the ones and zeros that a normalisation starts with) or running statistic would hide a kernel that
 ignores it. Training changes these values, therefore the judge does too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import torch
 
+from kernels_eval.sandbox.module_state import plain_attributes, registered_state
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 
 Form = tuple[str, tuple[int, ...]]
 """Dtype by PyTorch's name, and shape."""
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _PARAMETER_NOISE = 0.2
 _FLIPPED = 0.25
 
@@ -27,13 +34,19 @@ class WeightMatch:
     """Names in the reference that the candidate has nothing for."""
 
 
-def match_weights(wanted: Mapping[str, torch.Tensor], state: Mapping[str, Form]) -> WeightMatch:
+def match_weights(
+    wanted: Mapping[str, torch.Tensor],
+    state: Mapping[str, Form],
+    wanted_plain: Mapping[str, torch.Tensor] = _NONE,
+    plain: Mapping[str, Form] = _NONE,
+) -> WeightMatch:
     """Match by name; what is left by the last part of the name, shape and order; then by shape and order alone.
 
-    `wanted`: the reference's parameters and buffers. `state`: forms of the candidate's. Dtypes have to be the same, or
-    both floating-point.
+    `wanted`: the reference's parameters and buffers. `state`: forms of the candidate's. `wanted_plain`, `plain`: the
+    same for plain attributes; the reference's are never missing. Dtypes have to be the same, or both floating-point.
     """
-    names = {name: name for name in wanted if name in state and _form(wanted[name]) == _comparable(state[name])}
+    held, given = {**plain, **state}, {**wanted_plain, **wanted}
+    names = {name: name for name in given if name in held and _form(given[name]) == _comparable(held[name])}
     for with_name in (True, False):
         free = [name for name in state if name not in names.values()]
         for name in wanted:
@@ -112,9 +125,19 @@ def varied(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def with_other_values(model: torch.nn.Module, names: Sequence[str], generator: torch.Generator) -> None:
     """Replace the named floating-point parameters and buffers of a model by clearly different values, in place."""
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    state = registered_state(model)
     with torch.no_grad():
         for name in names:
             value = state[name]
             if value.dtype.is_floating_point:
                 value.mul_(1 + torch.rand(value.shape, generator=generator).to(value.device, value.dtype)).add_(0.25)
+
+
+def in_float64(model: torch.nn.Module) -> torch.nn.Module:
+    """Convert a model's floating-point parameters, buffers and plain tensors to float64, in place; returns it."""
+    model.double()
+    converted: dict[int, torch.Tensor] = {}
+    for found in list(plain_attributes(model)):
+        if found.value.dtype.is_floating_point:
+            setattr(found.holder, found.attribute, converted.setdefault(id(found.value), found.value.double()))
+    return model

@@ -15,6 +15,7 @@ import torch
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, OversizedFrameError, send_frame
+from kernels_eval.sandbox.module_state import plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import NAMES
 
 
@@ -49,16 +50,16 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
         raise CandidateError("runtime_error", ErrorCategory.CONSTRUCTOR_ERROR, describe(error)) from error
 
 
-def named_state(model: Any) -> dict[str, torch.Tensor]:
-    """Return the model's parameters and buffers by name; none if it is no module of PyTorch."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+def send_state(channel: socket.socket, model: Any, with_plain: bool = False) -> dict[str, torch.Tensor]:
+    """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes.
+
+    `with_plain`: tensors in plain attributes as well.
+    """
+    state = registered_state(model)
+    plain = plain_state(model) if with_plain else {}
+    send_frame(channel, {"kind": "ready", "state": _forms(state), "plain": _forms(plain)})
+    return {**plain, **state}
 
 
-def send_state(channel: socket.socket, model: Any) -> dict[str, torch.Tensor]:
-    """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes."""
-    state = named_state(model)
-    named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
-    send_frame(channel, {"kind": "ready", "state": named})
-    return state
+def _forms(state: dict[str, torch.Tensor]) -> dict[str, Any]:
+    return {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}

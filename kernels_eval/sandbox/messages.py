@@ -107,14 +107,18 @@ def has_news(channel: socket.socket, wait_s: float = 0.0) -> bool:
     return bool(poll.poll(1000 * wait_s))
 
 
+_Forms = Annotated[
+    dict[Name, tuple[Annotated[str, Field(max_length=20)], Annotated[tuple[Size, ...], Field(max_length=16)]]],
+    Field(max_length=10_000),
+]
+
+
 class StateAnswer(FrozenModel):
-    """The candidate is loaded; type and shape of its parameters and buffers by name."""
+    """The candidate is loaded; type and shape of its parameters and buffers by name, and of its plain tensors."""
 
     kind: Literal["ready"]
-    state: Annotated[
-        dict[Name, tuple[Annotated[str, Field(max_length=20)], Annotated[tuple[Size, ...], Field(max_length=16)]]],
-        Field(max_length=10_000),
-    ]
+    state: _Forms
+    plain: _Forms = Field(default={})
 
 
 class FailedAnswer(FrozenModel):

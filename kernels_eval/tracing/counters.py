@@ -1,9 +1,10 @@
 """Tracing process: numbers that host code counts up from call to call, advanced as if many calls had passed.
 
 Host code may keep a number of calls anywhere that Python keeps values: in the module, the model, a class, a closure, a
-container, or as the length of a list. `Counters` looks at what is reachable from the candidate's module and models
-after each call. A number that has grown, or fallen, in every call is a counter; `advance` sets it to about what it is
-after many more calls. Not found: what generators, iterators, C code and other packages keep.
+container, as the length of a list, or in a tensor or array that stays on the host. `Counters` looks at what is
+reachable from the candidate's module and models after each call. A number that has grown, or fallen, in every call is a
+counter; `advance` sets it to about what it is after many more calls. Not found: what generators, iterators, C code and
+other packages keep, and uneven steps in a tensor.
 """
 
 import contextlib
@@ -13,7 +14,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+
+from kernels_eval.interpreter.tensor_counters import TensorCounters
+from kernels_eval.interpreter.tensor_store import COUNTED
+from kernels_eval.tracing.traced_tensor import TracedTensor
 
 _FEWEST_SEEN = 6
 """Calls, each with a change in the same direction, that make a number a counter. An index into a ring turns round."""
@@ -22,6 +28,8 @@ _QUIET = 3
 _MOST_VALUES = 4000
 _MOST_ADDED = 1 << 12
 """Items added to a list at most."""
+_MOST_BYTES = 1 << 24
+"""Bytes of all tensors and arrays together that are looked at."""
 _NO_HOLDERS = frozenset({int, float, str, bytes, bool, type(None), torch.dtype, torch.device})
 _Place = tuple[int, str]
 """Identity of the holder, and the name of the value in it."""
@@ -45,6 +53,7 @@ class Counters:
     def __init__(self, roots: list[Any]) -> None:
         self._roots = roots
         self._courses: dict[_Place, _Course] = {}
+        self._tensors = TensorCounters(self._kept_values)
         self._quiet = 0
 
     def observe(self) -> None:
@@ -54,10 +63,13 @@ class Counters:
         before, self._courses = self._courses, {}
         for place, value, _ in self._numbers():
             self._courses[place] = _continued(before.get(place), value)
-        self._quiet = 0 if any(course.changes for course in self._courses.values()) else self._quiet + 1
+        self._tensors.observe()
+        moving = self._tensors.are_moving or any(course.changes for course in self._courses.values())
+        self._quiet = 0 if moving else self._quiet + 1
 
     def advance(self, calls: int) -> None:
         """Set every counter to its value after so many more calls."""
+        self._tensors.advance(calls)
         counting = {place: course for place, course in self._courses.items() if course.changes >= _FEWEST_SEEN}
         for place, value, assign in list(self._numbers()) if counting else ():
             course = counting.get(place)
@@ -65,8 +77,25 @@ class Counters:
                 with contextlib.suppress(Exception):  # the candidate's own __setattr__
                     assign(value + course.step * calls)
 
-    def _numbers(self) -> Iterator[tuple[_Place, int | float, _Setter]]:
+    def _numbers(self) -> Iterator[tuple[_Place, Any, _Setter]]:
         """Yield every number that is reachable, with its place and a function that sets it."""
+        for place, value, assign in self._values():
+            if type(value) in (int, float) or isinstance(value, np.number):
+                yield place, value, assign
+
+    def _kept_values(self, most_bytes: int) -> dict[_Place, torch.Tensor]:
+        """Return the numbers in each tensor and array on the host that is reachable and not larger, sharing memory."""
+        found: dict[_Place, torch.Tensor] = {}
+        left = _MOST_BYTES
+        for place, value, _ in self._values():
+            numbers = _on_host(value)
+            if numbers is not None and numbers.dtype in COUNTED and numbers.nbytes <= min(most_bytes, left):
+                found[place] = numbers
+                left -= numbers.nbytes
+        return found
+
+    def _values(self) -> Iterator[tuple[_Place, Any, _Setter]]:
+        """Yield every value that is reachable, with its place and a function that sets it."""
         waiting, known, left = list(self._roots), set[int](), _MOST_VALUES
         while waiting and left > 0:
             holder = waiting.pop()
@@ -77,10 +106,28 @@ class Counters:
                 yield (id(holder), "length"), len(holder), _lengthened(holder)
             for name, value, assign in _items(holder):
                 left -= 1
-                if type(value) in (int, float):
-                    yield (id(holder), name), value, assign
-                elif type(value) not in _NO_HOLDERS:
+                yield (id(holder), name), value, assign
+                if type(value) not in _NO_HOLDERS:
                     waiting.append(value)
+
+
+def _on_host(value: Any) -> torch.Tensor | None:
+    """Return all that the memory of a tensor or an array holds as a vector, or None if none of it is on the host."""
+    if isinstance(value, np.ndarray):
+        is_shared = value.dtype.kind in "iuf" and value.flags.writeable and value.flags.c_contiguous
+        try:
+            return torch.from_numpy(value).reshape(-1) if is_shared else None
+        except (TypeError, ValueError):  # a type that PyTorch has not, or another order of bytes
+            return None
+    if type(value) is TracedTensor:
+        content = value.kernels_eval_memory.content
+        storage = None if content is None else content.untyped_storage()
+    else:
+        is_here = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+        storage = value.untyped_storage() if is_here and value.device.type == "cpu" else None
+    if storage is None or storage.nbytes() % value.element_size():
+        return None
+    return torch.empty(0, dtype=value.dtype).set_(storage)
 
 
 def _continued(course: _Course | None, value: int | float) -> _Course:

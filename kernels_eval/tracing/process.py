@@ -3,7 +3,7 @@
 Session with the judge (frames, see kernels_eval.sandbox.messages):
 
 - Judge: `load` (payload: pickled job; only from the judge to the candidate). Candidate: `ready` (names and shapes of
-  parameters and buffers) or `failed`.
+  parameters, buffers and tensors in plain attributes) or `failed`.
 - Judge: `weights` (names whose values the judge sets).
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
   (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
@@ -25,10 +25,11 @@ import torch
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.error_categories import ErrorCategory
-from kernels_eval.sandbox.candidate_model import build_model, candidate_session, named_state, send_state
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_cuda
@@ -91,7 +92,7 @@ class _Host:
             began = clock()
             model = build_model(module, job["arguments"], job["weight_seed"])
             is_large = clock() - began > _LONGEST_BUILD_S
-        state = send_state(self._channel, model)
+        state = send_state(self._channel, model, with_plain=True)
         header, _ = receive_frame(self._channel)
         names: list[str] = header["names"]
         _use_handles(model, self._tracer, {name: state[name] for name in names})
@@ -112,7 +113,7 @@ class _Host:
         try:
             with fake_cuda.OnCpu():
                 model = build_model(module, job["arguments"], job["weight_seed"])
-            state = named_state(model)
+            state = {**plain_state(model), **registered_state(model)}
             _use_handles(model, self._tracer, {name: state[name] for name in names})
         except (CandidateError, KeyError):
             return None
@@ -206,7 +207,7 @@ _prepared: list[_Host] = []
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:
-    """Replace every occurrence of the model's parameters and buffers by traced tensors."""
+    """Replace the model's parameters and buffers by traced tensors, and the plain attributes that are given."""
     if not isinstance(model, torch.nn.Module):
         return
     handles: dict[int, torch.Tensor] = {}
@@ -221,6 +222,9 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
                     if id(tensor) not in handles:
                         handles[id(tensor)] = tracer.promote(tensor)
                     group[name] = handles[id(tensor)]
+        for found in list(plain_attributes(model)):  # others stay on the host, which may read them
+            if id(found.value) in handles:
+                vars(found.holder)[found.attribute] = handles[id(found.value)]
 
 
 def _check_global_state(before: dict[str, Any]) -> None:

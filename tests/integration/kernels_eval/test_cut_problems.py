@@ -113,3 +113,33 @@ def test_what_cannot_be_cut_is_refused_for_the_problem(judge: Judge) -> None:
     assert verdict.status is Status.INFRASTRUCTURE_ERROR
     assert verdict.error_category == "reference_failed"
     assert "8796.1 GFLOP" in (verdict.error_message or "")
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_a_candidate_may_call_a_recurrent_network_with_a_first_state_in_a_plain_attribute(
+    judge: Judge, kind: str
+) -> None:
+    first = "self.h0" if kind == "GRU" else "(self.h0, self.h0)"
+    problem = f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.net = nn.{kind}(width, 24)
+        self.h0 = torch.randn(1, 5, 24)
+
+    def forward(self, x):
+        self.h0 = self.h0.to(x.device)
+        return torch.tanh(self.net(x, {first})[0])
+
+def get_inputs():
+    return [torch.randn(4, 5, 16)]
+
+def get_init_inputs():
+    return [16]
+"""
+    own = "\nclass ModelNew(Model):\n    pass\n"
+    verdict = judge.submit(problem, problem + own, None, {"policy": "mixed"}).result()
+    assert verdict.error_category == "no_kernel_launched", verdict.error_message

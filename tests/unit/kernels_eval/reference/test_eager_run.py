@@ -57,7 +57,7 @@ def test_shapes_of_results_are_known_if_nothing_was_computed() -> None:
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
 def test_a_recurrent_network_is_followed_for_two_steps(kind: str, batch_first: bool) -> None:
     short, long = (
         ran("self.net(x)[0]", f"[torch.randn(3, {n}, 8) if {batch_first} else torch.randn({n}, 3, 8)]",
@@ -101,6 +101,10 @@ def test_a_model_that_keeps_a_result_keeps_none_without_values() -> None:
 def test_a_reference_that_keeps_state_is_refused_and_one_that_counts_is_not() -> None:
     with pytest.raises(ReferenceFailedError, match=r"keeps state.*\(hidden changes in each call\)"):
         Reference(STATEFUL, 0)
+    in_place = STATEFUL.replace("self.hidden = torch.tanh(", "self.hidden.copy_(").replace(" + self.hidden)", " + 1)")
+    Reference(in_place.replace("return self.hidden", "return x"), 0)
+    with pytest.raises(ReferenceFailedError, match=r"keeps state.*\(hidden changes in each call\)"):
+        Reference(in_place.replace(" + 1)", " + self.hidden)"), 0)
     counting = (
         STATEFUL.replace("torch.ones(4, 8)", "0")
         .replace("self.hidden = torch.tanh(self.linear(x) + self.hidden)", "self.hidden += 1")

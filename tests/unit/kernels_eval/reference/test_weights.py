@@ -10,6 +10,7 @@ from kernels_eval.reference.weights import (
     Form,
     constant_buffers,
     given_weights,
+    in_float64,
     is_constant,
     match_weights,
     varied,
@@ -112,3 +113,24 @@ def test_zeros_are_moved_both_ways_and_masks_flipped_in_part() -> None:
     assert bool((zeros > 0).any())
     flipped = varied(torch.ones(1000, dtype=torch.bool), generator)
     assert 0.1 < 1 - flipped.float().mean().item() < 0.4
+
+
+def test_plain_attributes_are_matched_by_their_full_name_alone() -> None:
+    wanted = {"weight": torch.rand(3), "scale": torch.rand(3)}
+    wanted_plain = {"h0": torch.rand(3), "rnn.c0": torch.rand(3), "table": torch.rand(2)}
+    state = {"w": ("float32", (3,)), "c0": ("float32", (3,)), "spare": ("float32", (3,))}
+    plain = {"h0": ("float32", (3,)), "scale": ("float16", (3,)), "table": ("float32", (4,)), "own": ("float32", (3,))}
+    match = match_weights(wanted, state, wanted_plain, plain)
+    assert match.names == {"h0": "h0", "scale": "scale", "weight": "w"}
+    assert match.missing == ()
+    assert match_weights({"bias": torch.rand(3)}, {}, {}, {"own": ("float32", (3,))}).missing == ("bias",)
+
+
+def test_plain_tensors_of_an_oracle_have_its_precision_and_stay_one() -> None:
+    model = torch.nn.Linear(2, 2)
+    model.first = model.same = torch.ones(2)
+    model.index = torch.tensor([1, 0])
+    double = in_float64(model)
+    assert double.weight.dtype is double.first.dtype is torch.float64
+    assert double.same is double.first
+    assert double.index.dtype is torch.int64

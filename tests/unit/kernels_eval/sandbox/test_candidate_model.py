@@ -50,7 +50,16 @@ def test_a_model_is_built_with_its_seed_and_its_state_is_named(ends: Any) -> Non
     state = send_state(ends[1], built)
     assert set(state) == {"scale", "steps"}
     header, _ = receive_frame(ends[0])
-    assert header == {"kind": "ready", "state": {"scale": ["float32", [3]], "steps": ["int64", []]}}
+    assert header == {"kind": "ready", "state": {"scale": ["float32", [3]], "steps": ["int64", []]}, "plain": {}}
+
+
+def test_plain_tensors_are_named_apart(ends: Any) -> None:
+    model = Model(3)
+    model.inner = torch.nn.Module()
+    model.inner.h0, model.eps = torch.zeros(2, 4), torch.tensor(1.0)
+    state = send_state(ends[1], model, with_plain=True)
+    assert state["inner.h0"] is model.inner.h0
+    assert receive_frame(ends[0])[0]["plain"] == {"inner.h0": ["float32", [2, 4]]}
 
 
 def test_an_object_that_is_no_module_has_no_state(ends: Any) -> None:

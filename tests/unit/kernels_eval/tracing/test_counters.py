@@ -22,9 +22,16 @@ KEPT = {
     "a number that falls": ("self.left = 9", "self.left -= 1; return -self.left"),
     "uneven steps": ("self.n = 0", "self.n += 1 + self.n % 3; return self.n"),
     "an object of its own": ("self.state = State()", "self.state.n += 1; return self.state.n"),
+    "a tensor": ("self.t = torch.zeros(1)", "self.t += 1; return self.t.item()"),
+    "a number in a table": ("self.t = torch.zeros(3, 400).t()", "self.t[7, 2] += 2; return self.t[7, 2].item()"),
+    "a new tensor in each call": ("self.t = torch.tensor([0])", "self.t = self.t + 1; return self.t.item()"),
+    "a tensor in a list": ("self.t = [torch.ones(2)]", "self.t[0].sub_(1); return -self.t[0][1].item()"),
+    "an array": ("self.a = np.zeros((2, 2))", "self.a[1, 1] += 1; return self.a[1, 1]"),
+    "a number of NumPy": ("self.n = np.int64(0)", "self.n += 1; return self.n"),
     "a module inside": ("self.inner = torch.nn.Module(); self.inner.n = 0", "self.inner.n += 1; return self.inner.n"),
 }
 SOURCE = """
+import numpy as np
 import torch
 
 n = 0

@@ -1,15 +1,17 @@
-"""Interpreter process: numbers that kernels count up in memory that outlives a call, advanced as by many more calls.
+"""Candidate's processes: numbers counted up in tensors that outlive a call, advanced as by many more calls.
+
+In the interpreter process kernels count them, in the tracing process host code does (kernels_eval.tracing.counters).
 
 A number that grows by the same step in every call, whatever the inputs are, is a counter: after `k` more calls it has
 grown by `k` steps. Kernels that behave otherwise after some calls do so then. Not found: counters that do not grow
 evenly, and those in storages above `_LARGEST` bytes.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-
-from kernels_eval.interpreter.tensor_store import TensorStore
 
 _FEWEST_STEPS = 5
 """Equal steps in a row that make a number a counter. An index into a ring turns round."""
@@ -25,23 +27,32 @@ class _Course:
     """How many changes in a row were equal to the last one, which is not 0."""
 
 
-class DeviceCounters:
+class TensorCounters:
     """Counters in the tensors of one candidate."""
 
-    def __init__(self, memory: TensorStore) -> None:
-        self._memory = memory
-        self._courses: dict[int, _Course] = {}
+    def __init__(self, kept_values: Callable[[int], Mapping[Any, torch.Tensor]]) -> None:
+        """`kept_values`: returns by place, in tensors that share memory, the numbers that are kept in tensors.
+
+        Its argument: bytes of a tensor beyond which it is left out.
+        """
+        self._kept_values = kept_values
+        self._courses: dict[Any, _Course] = {}
 
     def observe(self) -> None:
-        """Note all numbers that kernels wrote in earlier calls. Call it at the beginning of a call."""
+        """Note all numbers that earlier calls left. Call it between two calls."""
         before, self._courses = self._courses, {}
-        for number, values in self._memory.kept_values(_LARGEST).items():
-            self._courses[number] = _continued(before.get(number), values.clone())
+        for place, values in self._kept_values(_LARGEST).items():
+            self._courses[place] = _continued(before.get(place), values.clone())
+
+    @property
+    def are_moving(self) -> bool:
+        """True if a number has changed in the last call."""
+        return any(bool(course.steps.any()) for course in self._courses.values())
 
     def advance(self, calls: int) -> None:
         """Set every counter to its value after so many more calls."""
-        for number, values in self._memory.kept_values(_LARGEST).items():
-            course = self._courses.get(number)
+        for place, values in self._kept_values(_LARGEST).items():
+            course = self._courses.get(place)
             if course is not None and course.steps.dtype == values.dtype and len(course.steps) == len(values):
                 values += torch.where(course.equal >= _FEWEST_STEPS, course.steps * calls, 0).to(values.dtype)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels_eval.interpreter.device_counters import DeviceCounters
+from kernels_eval.interpreter.tensor_counters import TensorCounters
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT
 
@@ -23,7 +23,7 @@ def kept(tensor: torch.Tensor, number: int = FIRST_OWN) -> tuple[TensorStore, to
 @pytest.mark.parametrize("number", [FIRST_WEIGHT, FIRST_OWN])
 def test_a_counter_is_advanced_among_other_values(dtype: torch.dtype, number: int) -> None:
     store, values = kept(torch.zeros(6, dtype=dtype), number)
-    counters = DeviceCounters(store)
+    counters = TensorCounters(store.kept_values)
     generator = torch.Generator().manual_seed(3)
     for call in range(CALLS):
         counters.observe()
@@ -39,7 +39,7 @@ def test_a_counter_is_advanced_among_other_values(dtype: torch.dtype, number: in
 
 def test_a_counter_that_turns_round_is_left_alone() -> None:
     store, values = kept(torch.zeros(1, dtype=torch.int32))
-    counters = DeviceCounters(store)
+    counters = TensorCounters(store.kept_values)
     for _ in range(3 * CALLS):
         counters.observe()
         values[0] = (values[0] + 1) % 4
@@ -53,7 +53,7 @@ def test_inputs_and_memory_that_no_kernel_wrote_are_not_looked_at() -> None:
     given = torch.zeros(2, dtype=torch.int32)
     store.give(FIRST_WEIGHT, given, 8)
     store[FIRST_WEIGHT].dtype = torch.int32
-    counters = DeviceCounters(store)
+    counters = TensorCounters(store.kept_values)
     for _ in range(CALLS):
         counters.observe()
         values += 1

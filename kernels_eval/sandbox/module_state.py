@@ -1,0 +1,57 @@
+"""State of a module of PyTorch by name: parameters, buffers, and tensors that are plain attributes (`self.h0 = …`).
+
+A tensor in a plain attribute is no part of `state_dict`. Many problems keep one all the same: the first state of a
+recurrent network, a table. For the candidate's processes and for the worker's reference.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernels_eval.sandbox.tensor_bytes import NAMES
+
+
+@dataclass(frozen=True)
+class PlainAttribute:
+    """Tensor in a plain attribute of a module or of one inside."""
+
+    holder: torch.nn.Module
+    attribute: str
+    path: str
+    """Its name from the outermost module on, as a buffer's: `rnn.h0`."""
+    value: torch.Tensor
+
+
+def registered_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return a model's parameters and buffers by name; none if it is no module of PyTorch."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def plain_attributes(model: Any) -> Iterator[PlainAttribute]:
+    """Yield the plain attributes of a model that are ordinary tensors in memory; none if it is no module of PyTorch."""
+    modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    for prefix, module in modules:
+        for name, value in list(vars(module).items()):
+            if type(value) is torch.Tensor and _is_plain(value):
+                yield PlainAttribute(module, name, f"{prefix}.{name}" if prefix else name, value)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return value.layout is torch.strided and value.dtype in NAMES and not value.is_meta
+
+
+def plain_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return, by name, the plain attributes that are tensors of several elements.
+
+    A single number is a constant of host code, which may read it.
+    """
+    registered = registered_state(model)
+    return {
+        found.path: found.value
+        for found in plain_attributes(model)
+        if found.value.numel() > 1 and found.path not in registered
+    }

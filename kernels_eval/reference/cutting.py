@@ -3,11 +3,13 @@
 KernelBench's problems state their sizes as constants of the module (`height = 256`). A constant that `get_inputs` or
 `get_init_inputs` reads, and `Model` does not, is halved as often as the reference still runs, until one call costs
 little. The leading size comes first, then the others of the inputs alone (height, sequence), then those of the
-constructor (channels, features). A half of an even number stays even as long as it can, one of an odd number is odd.
+constructor (channels, features). A constant whose name `Model` uses for something of its own, a parameter for instance,
+is halved only where a call is still large. A half of an even number stays even as long as it can, one of an odd number is odd.
 """
 
 import ast
 import math
+import symtable
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,8 +25,10 @@ _WANTED_FLOPS, _WANTED_BYTES = 1e9, 24e6
 """CallWork down to which it is cut."""
 _FLOPS_PER_S, _BYTES_PER_S = 2e9, 2e8
 """Work that interpreted kernels, or a reference with its float64 oracle, do in a second of a usual core."""
-_FLOORS = ((4, 16, 1 << 30), (4, 16, 32), (2, 8, 16))
-"""Least sizes of three passes: of the leading size, of the inputs' others, of the constructor's."""
+_NEVER = 1 << 30
+_FLOORS = ((4, 16, _NEVER, _NEVER), (4, 16, 32, _NEVER), (2, 8, 16, _NEVER), (2, 8, 16, 16))
+"""Least sizes of four passes: of the leading size, the inputs' others, the constructor's, and those that `Model` names.
+The last pass is made only where a call is still large."""
 _PLAIN = ("get_inputs", "get_init_inputs")
 
 
@@ -93,6 +97,8 @@ class _Constants:
     values: dict[str, int]
     leading: str | None
     constructor: frozenset[str]
+    named: frozenset[str]
+    """Constants whose names `Model` uses for something of its own."""
 
     def source(self, changed: Mapping[str, int]) -> str:
         """Return the problem with other values of its constants."""
@@ -103,8 +109,8 @@ class _Constants:
         return ast.unparse(self.tree) + "\n"
 
     def kind(self, name: str) -> int:
-        """Return 0 for the leading size, 1 for others of the inputs alone, 2 for those of the constructor."""
-        return 0 if name == self.leading else 2 if name in self.constructor else 1
+        """Return 0 for the leading size, 1 for others of the inputs alone, 2 for the constructor's, 3 for `named`."""
+        return 3 if name in self.named else 0 if name == self.leading else 2 if name in self.constructor else 1
 
 
 def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None = None) -> Cut | None:
@@ -121,12 +127,12 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
     work: CallWork | None = None
     for floors in _FLOORS:
         refused: list[dict[str, int]] = []
-        while work is None or work.excess > 1:
+        while work is None or (work.is_large if floors is _FLOORS[-1] else work.excess > 1):
             step = next((step for step in _steps(constants, chosen, floors) if step not in refused), None)
             if step is None:
                 break
             less = _work(constants.source(chosen | step), shapes)
-            if less is None:
+            if less is None or (work is not None and less.flops >= work.flops and less.bytes >= work.bytes):
                 refused.append(step)
             else:
                 chosen, work = chosen | step, less
@@ -135,8 +141,8 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
     return Cut(constants.source(chosen), {name: (size, constants.values[name]) for name, size in chosen.items()})
 
 
-def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, int, int]) -> Iterator[dict[str, int]]:
-    """Yield halvings of constants, those of equal value together: the leading size first, then the largest."""
+def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, ...]) -> Iterator[dict[str, int]]:
+    """Yield halvings of constants, those of equal value together, then each: the leading size first, then the largest."""
     groups: dict[tuple[int, int], list[str]] = {}
     for name, value in (constants.values | dict(chosen)).items():
         groups.setdefault((constants.kind(name), -value), []).append(name)
@@ -145,12 +151,14 @@ def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, 
         half = value // 2 if value % 2 == 0 else value // 2 | 1
         if floors[kind] <= half < value:
             yield dict.fromkeys(names, half)
+            yield from ({name: half} for name in names if len(names) > 1)
 
 
 def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
     """Return the constants that may be cut; None: there are none."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    elsewhere = {part for name, node in functions.items() if name not in _PLAIN for part in _names(node)}
+    others = [node for name, node in functions.items() if name not in _PLAIN]
+    elsewhere = {part for node in others for part in _globals(node)}
     free = {
         target.id: value.value
         for node in tree.body
@@ -162,7 +170,18 @@ def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
     constructor = frozenset(_names(functions["get_init_inputs"])) if "get_init_inputs" in functions else frozenset()
     first = [name for name in _names(functions["get_inputs"]) if free.get(name) == full_size is not None]
     leading = first[0] if first and first[0] not in constructor else None
-    return _Constants(tree, free, leading, constructor)
+    named = frozenset(part for node in others for part in _names(node))
+    return _Constants(tree, free, leading, constructor, named)
+
+
+def _globals(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a function or class takes from the module."""
+    tables = [symtable.symtable(ast.unparse(node), "problem.py", "exec")]
+    yield from (symbol.get_name() for symbol in tables[0].get_symbols())  # defaults, bases, decorators
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        yield from (symbol.get_name() for symbol in table.get_symbols() if symbol.is_global())
 
 
 def _assigned(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.Constant]]:

@@ -141,3 +141,23 @@ def test_a_small_problem_is_left_as_it_is() -> None:
     small = CONVOLUTION.replace("64, 62, 65", "8, 8, 9")
     assert Reference(small, 1, may_be_cut=True).cut is None
     assert Reference(CONVOLUTION, 1).cut is None
+
+
+def test_a_constant_of_the_name_of_a_parameter_is_cut_where_a_call_is_still_large() -> None:
+    fixed = CONVOLUTION.replace("depth, height, width)]", "34, 200, 200)]")
+    cut = cut_problem(fixed, 16)
+    assert cut is not None
+    assert cut.sizes["out_channels"][0] < 64
+    small = cut_problem(CONVOLUTION, 16)
+    assert small is not None
+    assert "out_channels" not in small.sizes
+
+
+def test_of_two_equal_sizes_the_one_that_may_change_is_cut() -> None:
+    tied = CONVOLUTION.replace("depth, height, width = 64, 62, 65", "depth, height, width = 64, 98, 98").replace(
+        "return self.conv(x)", "return self.conv(x) * torch.ones(96)"
+    )
+    cut = cut_problem(tied, 16)
+    assert cut is not None
+    assert cut.sizes["height"][0] < 98
+    assert "width" not in cut.sizes

@@ -4,7 +4,8 @@ KernelBench's problems state their sizes as constants of the module (`height = 2
 `get_init_inputs` reads, and `Model` does not, is halved as often as the reference still runs, until one call costs
 little. The leading size comes first, then the others of the inputs alone (height, sequence), then those of the
 constructor (channels, features). A constant whose name `Model` uses for something of its own, a parameter for instance,
-is halved only where a call is still large. A half of an even number stays even as long as it can, one of an odd number is odd.
+is halved only where a call is still large. A half of an even number stays even as long as it can, one of an odd number
+is odd.
 """
 
 import ast
@@ -142,7 +143,7 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
 
 
 def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, ...]) -> Iterator[dict[str, int]]:
-    """Yield halvings of constants, those of equal value together, then each: the leading size first, then the largest."""
+    """Yield halvings of constants, those of equal value together, then each: the leading size, then the largest."""
     groups: dict[tuple[int, int], list[str]] = {}
     for name, value in (constants.values | dict(chosen)).items():
         groups.setdefault((constants.kind(name), -value), []).append(name)

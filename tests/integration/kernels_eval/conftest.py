@@ -9,6 +9,7 @@ import pytest
 from kernels_eval import Judge, JudgeConfig
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]  # kernel_sources, downloaded
+sys.path.append(str(Path(__file__).parents[3] / "tools" / "strangers"))  # operators
 
 
 @pytest.fixture(scope="session")

@@ -1,47 +1,39 @@
 """Kernels that strangers published, judged as they are: operator by operator, with a table of outcomes.
 
-The table is printed (`pytest -s`) and kept in docs/hacks.md with date and versions.
+The table is printed (`pytest -s`). `tools/strangers/judge_strangers.py` judges more packages, and all of their operators.
 """
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
-import strangers
 from downloaded import fetch
+from judge_strangers import judged, table
+from operators import operators
+from packages import PACKAGES
 
-from kernels_eval import Judge, JudgeConfig, Problem
+from kernels_eval import Judge, JudgeConfig
 
-REFUSED = {("liger-kernel", "ops/sparsemax.py"): "library_compute"}
-"""Operators (package, module) that have to be refused, and the category: their host code sorts with PyTorch."""
+FIRST = 24
+"""Operators of each package that are judged."""
+REFUSED = {
+    ("liger_kernel", "ops.cross_entropy: cross_entropy_forward"): "library_compute",
+    ("liger_kernel", "ops.sparsemax: LigerSparsemaxFunction"): "library_compute",
+    ("flag_gems", "ops.argmin: argmin"): "out_of_bounds",
+}
+"""Operators (package, name) that have to be refused, and the category: their host code computes with PyTorch, and
+argmin loads past the end of its input."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", strangers.PACKAGES)
-def test_published_operators_are_correct(package: str, tmp_path: Path) -> None:
-    version = fetch(package, tmp_path)
+@pytest.mark.parametrize("folder", ["liger_kernel", "flag_gems"])
+def test_published_operators_are_correct(folder: str, tmp_path: Path) -> None:
+    name = PACKAGES[folder].name
+    version = fetch(name, tmp_path)
     if version is None:
-        pytest.skip(f"no package index within reach has {package}")
-    operators = [operator for operator in strangers.OPERATORS if operator.package == package]
-    items = [
-        (Problem(problem_id=operator.module, source=operator.problem), operator.candidate(tmp_path))
-        for operator in operators
-    ]
+        pytest.skip(f"no package index within reach has {name}")
     with Judge(JudgeConfig(device="cpu", workers=1, compile="never")) as judge:
-        verdicts = judge.evaluate_many(items)
-    print(f"\n| {package} {version} | verdict | |\n|---|---|---|")
-    for operator, verdict in zip(operators, verdicts, strict=True):
-        reason = f"{verdict.error_category or ''} {(verdict.error_message or '').splitlines()[:1]}"
-        print(f"| {operator.module} | {verdict.status} | {reason if verdict.status != 'correct' else ''} |")
-    refused = {
-        (package, operator.module): verdict.error_category
-        for operator, verdict in zip(operators, verdicts, strict=True)
-        if verdict.status != "correct"
-    }
-    assert refused == {key: category for key, category in REFUSED.items() if key[0] == package}
-
-
-def test_imports_of_a_library_are_cut_out_and_nothing_else() -> None:
-    source = "from __future__ import annotations\nimport torch\nfrom lib.ops import (\n    a,\n    b,\n)\nif a:\n    import lib.c\n"
-    cut = strangers.without_imports_of(source, "lib")
-    assert cut.splitlines() == ["pass", "import torch", "pass", "", "", "", "if a:", "    pass"]
-    compile(cut, "lib", "exec")
+        lines = [judged(operator, tmp_path, judge) for operator in islice(operators(folder, tmp_path), FIRST)]
+    print("\n".join([f"\n{name} {version}", *table(lines)]))
+    refused = {(line["package"], line["operator"]): line["category"] for line in lines if line["status"] != "correct"}
+    assert refused == {key: category for key, category in REFUSED.items() if key[0] == folder}

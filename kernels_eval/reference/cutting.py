@@ -30,6 +30,7 @@ _NEVER = 1 << 30
 _FLOORS = ((4, 16, _NEVER, _NEVER), (4, 16, 32, _NEVER), (2, 8, 16, _NEVER), (2, 8, 16, 16))
 """Least sizes of four passes: of the leading size, the inputs' others, the constructor's, and those that `Model` names.
 The last pass is made only where a call is still large."""
+_LEAST_GAIN = 0.95
 _PLAIN = ("get_inputs", "get_init_inputs")
 
 
@@ -133,13 +134,20 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
             if step is None:
                 break
             less = _work(constants.source(chosen | step), shapes)
-            if less is None or (work is not None and less.flops >= work.flops and less.bytes >= work.bytes):
+            if less is None or (work is not None and not _is_gain(work, less, floors is _FLOORS[-1])):
                 refused.append(step)
             else:
                 chosen, work = chosen | step, less
     if not chosen:
         return None
     return Cut(constants.source(chosen), {name: (size, constants.values[name]) for name, size in chosen.items()})
+
+
+def _is_gain(work: CallWork, less: CallWork, is_last: bool) -> bool:
+    """True if a step saves work; in the last pass, a share of it: a network's number of classes saves next to none."""
+    if is_last:
+        return less.excess < _LEAST_GAIN * work.excess
+    return less.flops < work.flops or less.bytes < work.bytes
 
 
 def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, ...]) -> Iterator[dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Worker process: what a reference's model holds, put back after a call: a call must find it as it was built."""
+"""Worker process: contents of a reference's model, put back after a call, which must find it as it was built."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

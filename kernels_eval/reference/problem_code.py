@@ -15,7 +15,7 @@ import torch
 from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.cost.operators import FewSteps
 from kernels_eval.reference.factories import CudaOnCpu
-from kernels_eval.reference.inputs import address_of, as_fake, no_values
+from kernels_eval.reference.inputs import as_fake, no_values
 from kernels_eval.reference.unchanged import unchanged
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
@@ -70,8 +70,7 @@ class ProblemCode:
         """Run a model; returns its outputs and their structure. The model stays as it was."""
         with unchanged(model) as kept:  # running statistics must not drift from one verdict to the next
             outputs, structure = self.run_and_keep(model, inputs)
-            written = kept.written()
-            return [value.clone() if address_of(value) in written else value for value in outputs], structure
+            return [value.clone() if kept.is_written(value) else value for value in outputs], structure
 
     def run_and_keep(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
         """Run a model as `run` does. The model keeps what the call leaves in it."""

@@ -32,22 +32,21 @@ class Kept:
             for name, value in module.__dict__.items()
             if name not in _TABLES and attributes.get(name, _MISSING) is not value
         ]
-        return frozenset([*assigned, *(name for name, _, _ in self._written() if name)])
+        written = [name for name, value, before in self._values if name and not same_bytes(value, before)]
+        return frozenset([*assigned, *written])
 
-    def written(self) -> set[int]:
-        """Return the addresses of buffers and plain tensors that have been written to since."""
-        return {address_of(value) for _, value, _ in self._written()}
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor shares memory with a buffer or plain tensor that has been written to since."""
+        address = address_of(tensor)
+        return any(address_of(value) == address and not same_bytes(value, before) for _, value, before in self._values)
 
     def put_back(self) -> None:
         """Make the model hold the same again."""
         with torch.no_grad():
-            for _, value, before in self._written():
+            for _, value, before in self._values:
                 value.copy_(before)
         for module, attributes in self._attributes:
             _put_back(module, attributes)
-
-    def _written(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
-        return [each for each in self._values if not same_bytes(each[1], each[2])]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ _MISSING = object()
 
 
 class Kept:
-    """What a model holds at one moment: its attributes, and the values of its buffers and plain tensors."""
+    """Contents of a model at one moment: its attributes, and the values of its buffers and plain tensors."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._attributes = [(module, _attributes(module)) for module in model.modules()]

@@ -47,6 +47,7 @@ def add(x: torch.Tensor, y: torch.Tensor):
     add_kernel[grid](x, y, output, n_elements, BLOCK_SIZE=1024)
     return output
 
+
 import numpy as np
 
 

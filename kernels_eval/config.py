@@ -53,6 +53,8 @@ class JudgeConfig(FrozenModel):
     times the limit; a kernel that waited longer for a core is an `infrastructure_error`."""
     compile_timeout_s: float = Field(default=30.0, gt=0)
     """Wall time of compiling one candidate's kernels."""
+    compile_ahead: Annotated[bool, Operational] = False
+    """On a GPU, compile Triton kernels that wait for a worker on spare processors, in a process without the GPU."""
     memory_mb: int = Field(default=2048, ge=256)
     """Address space that a candidate's process may use beyond what it was forked with."""
     trials: int = Field(default=2, ge=1, le=32)

@@ -63,7 +63,8 @@ class Judge:
         self._scratch = self._scratch_folder.path
         self._zygotes = Zygotes(self._scratch, variables)
         on_gpu = self.config.device == "cuda"  # elsewhere a worker builds and does nothing else
-        self._builds = BuildsAhead(self._new_builder, spare_processors(self.config.workers) if on_gpu else 0)
+        at_once = spare_processors(self.config.workers) if on_gpu else 0
+        self._builds = BuildsAhead(self._new_builder, at_once, lambda: self._new_builder("ahead"))
         if self.config.require_sandbox:
             self._refuse_without_sandbox()
         threads = self.config.workers + _reserves(self.config)
@@ -185,6 +186,8 @@ class Judge:
         job = Job(key, problem, kernel_source, config)
         verdict = self._dispatcher.submit(job)
         self._builds.begin(job, verdict)
+        if self.running + self.waiting > self.config.workers:  # else a worker takes it at once
+            self._builds.begin_warming(job, verdict)
         return verdict
 
     @property
@@ -212,9 +215,9 @@ class Judge:
         """Return a worker of its own, outside the queue. The caller closes it."""
         return WorkerClient(self._zygotes, self._compile_cache, self._new_builder, self.config, self._builds)
 
-    def _new_builder(self) -> Builder:
+    def _new_builder(self, role: str = "build") -> Builder:
         folder = self._scratch / "builds"
-        return Builder(lambda: ForkServer(self._zygotes.fork("build")[1]), self._compile_cache, folder)
+        return Builder(lambda: ForkServer(self._zygotes.fork(role)[1]), self._compile_cache, folder)
 
     def _refuse_without_sandbox(self) -> None:
         client = self.new_client()

@@ -38,6 +38,8 @@ class Backend(ABC):
     """Has to be built by a program before it can run: `build` is called in a one-shot process."""
     compiles: bool = False
     """Compiled at launch, in the candidate's process. Without a GPU, `build` compiles what host code would launch."""
+    warms: bool = False
+    """Compiled at launch. On a GPU `build` can compile ahead what host code would launch; `install` takes that over."""
     package: str | None = None
     """Package whose import shows that a source is in this language; None: no import does."""
     compiler: str = "nvcc"
@@ -78,7 +80,10 @@ class Backend(ABC):
         return
 
     def install(self, build: dict[str, Any]) -> None:
-        """Prepare for loading the source, given the outcome of `build`. In the candidate's process."""
+        """Prepare for loading the source, given the outcome of `build`. In the candidate's process.
+
+        Where kernels were compiled ahead, `cache` is the folder that `build` had.
+        """
         return
 
     @contextlib.contextmanager
@@ -177,7 +182,7 @@ class LaunchCompiledBackend(Backend):
             if kind != "cuda":
                 continue
             with self.compiling_for(architecture) as found:
-                note = self._follow(request, architecture)
+                note = follow_host_code(self, request, architecture)
             for used in found:
                 if (each := {**used, "architecture": target}) not in resources:
                     resources.append(each)
@@ -189,33 +194,37 @@ class LaunchCompiledBackend(Backend):
             raise CandidateError("runtime_error", NOT_RUN, f"no kernel was compiled: {note}")
         return {"resources": resources, "libraries": {}, "note": note}
 
-    def _follow(self, request: dict[str, Any], architecture: str) -> str | None:
-        """Run the host code; returns why it did not come to its end. Raises CandidateError if it does not compile."""
-        import torch
 
-        from kernels_eval.reference.factories import CudaOnCpu
-        from kernels_eval.reference.without_values import WithoutValues, inputs_without_values
-        from kernels_eval.sandbox.candidate_model import build_model
-        from kernels_eval.sandbox.candidate_source import describe, load_source
-        from kernels_eval.tracing.fake_cuda import install_device
+def follow_host_code(backend: Backend, request: dict[str, Any], architecture: str) -> str | None:
+    """Run the host code of a request to `Backend.build` on tensors without values; returns why it did not end.
 
-        install_device((int(architecture[:-1]), int(architecture[-1])))
-        try:
-            inputs = inputs_without_values(request["problem"])
-            with self.compiling(), torch.no_grad(), WithoutValues(), CudaOnCpu():
-                module = load_source(request["source"])
-                model = build_model(module, request["arguments"], weight_seed=0)
-                model(*inputs)
-        except CandidateError as failed:
-            if failed.header["category"] in (ErrorCategory.LOAD_ERROR, ErrorCategory.CONSTRUCTOR_ERROR):
-                return str(failed)
-            raise
-        except Exception as error:  # the candidate's: what it would do on a GPU is not known
-            not_compiled = self.compile_failure(error)
-            if not_compiled is not None:
-                raise not_compiled from error
-            return describe(error)
-        return None
+    In a one-shot process. Raises CandidateError if it does not compile.
+    """
+    import torch
+
+    from kernels_eval.reference.factories import CudaOnCpu
+    from kernels_eval.reference.without_values import WithoutValues, inputs_without_values
+    from kernels_eval.sandbox.candidate_model import build_model
+    from kernels_eval.sandbox.candidate_source import describe, load_source
+    from kernels_eval.tracing.fake_cuda import install_device
+
+    install_device((int(architecture[:-1]), int(architecture[-1])))
+    try:
+        inputs = inputs_without_values(request["problem"])
+        with backend.compiling(), torch.no_grad(), WithoutValues(), CudaOnCpu():
+            module = load_source(request["source"])
+            model = build_model(module, request["arguments"], weight_seed=0)
+            model(*inputs)
+    except CandidateError as failed:
+        if failed.header["category"] in (ErrorCategory.LOAD_ERROR, ErrorCategory.CONSTRUCTOR_ERROR):
+            return str(failed)
+        raise
+    except Exception as error:  # the candidate's: what it would do on a GPU is not known
+        not_compiled = backend.compile_failure(error)
+        if not_compiled is not None:
+            raise not_compiled from error
+        return describe(error)
+    return None
 
 
 def missing_package(package: str, distribution: str) -> str | None:

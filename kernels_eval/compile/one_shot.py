@@ -7,6 +7,7 @@ fork server without the interpreter. It answers `compiled` or `built` with what 
 
 import hashlib
 import json
+import shutil
 import signal
 import tempfile
 import threading
@@ -250,9 +251,28 @@ class Builder(_OneShot):
         key = hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()[:32]
         return self._outcome(key, request, limits)
 
+    def warm(
+        self, backend: str, source: str, arguments: list[Any], target: str, limits: Limits, problem: str
+    ) -> str | None:
+        """Have a candidate's kernels compiled ahead; returns the folder with them, which is the caller's to remove.
+
+        None: nothing says that something was compiled. Raises InfrastructureError if the process did not start.
+        """
+        folder = self._new_folder()
+        request = {"backend": backend, "source": source, "arguments": arguments, "targets": [target], "runs": True}
+        asked = super()._ask({**request, "problem": problem, "folder": folder}, replace(limits, folder=folder))
+        if asked.category is None:
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
     def _ask(self, request: dict[str, Any], limits: Limits) -> Compiled:
         """Ask a process with a new folder, which belongs to the user that the process becomes."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        folder = self._new_folder()
+        return super()._ask({**request, "folder": folder}, replace(limits, folder=folder))
+
+    def _new_folder(self) -> str:
+        self._folder.mkdir(0o711, parents=True, exist_ok=True)  # no candidate lists what others have
         folder = tempfile.mkdtemp(prefix="build-", dir=self._folder)
         Path(folder).chmod(0o755)  # candidates load what was built as users of their own
-        return super()._ask({**request, "folder": folder}, replace(limits, folder=folder))
+        return folder

@@ -85,7 +85,8 @@ class WorkerClient:
             decided = build_verdict(built, on_gpu, backend.compiler)
             if decided is not None:
                 return Judged(decided)
-        reply = self._ask(job, built)
+        cache = None if self._ahead is None else self._ahead.warmed(job)
+        reply = self._ask(job, built, cache)
         if reply["kind"] == "reference_failed":
             return Judged(fault(ErrorCategory.REFERENCE_FAILED, reply["message"]))
         if reply["kind"] != "graded":
@@ -132,7 +133,7 @@ class WorkerClient:
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
         return self._compiler.compile(kernels, own, config.targets, limits)
 
-    def _ask(self, job: Job, built: Compiled) -> dict[str, Any]:
+    def _ask(self, job: Job, built: Compiled, cache: str | None) -> dict[str, Any]:
         config = job.config
         wall_s = (1 + MAX_EXTENSION) * (config.timeout_s + config.full_size_limit_s) + _SPARE_S
         if config.device == "cuda":
@@ -151,6 +152,7 @@ class WorkerClient:
             "build": {
                 "resources": [used.model_dump(mode="json") for used in built.resources],
                 "libraries": built.libraries,
+                "cache": cache,
             },
         }
         try:

@@ -3,13 +3,15 @@
 `Zygotes` and `Zygote` run in the caller's process; `main` is the zygote, a program of its own (`python -m
 kernels_eval.pool.zygote ROLE DESCRIPTOR`), which inherits no threads, CUDA context or secrets of the caller. It never
 reads a problem or a kernel. Triton decides at import whether it interprets, hence one zygote for each role:
-`interpret` (workers on a CPU), `device` (workers on a GPU), `compile` (Triton), `build` (nvcc).
+`interpret` (workers on a CPU), `device` (workers on a GPU), `compile` (Triton), `build` (nvcc), `ahead` (Triton, for
+a GPU, following a candidate's host code).
 
 Protocol (SOCK_SEQPACKET). Caller: `fork` (descriptor: the child's socket) or `kill` (process). Zygote: process id.
 """
 
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -124,7 +126,7 @@ class Zygote:
 
     def fork(self) -> tuple[int, socket.socket]:
         """Fork a worker or fork server; returns its process id and the socket to it."""
-        ours, theirs = note_pair() if self._role in ("compile", "build") else socket.socketpair()
+        ours, theirs = note_pair() if self._role in ("compile", "build", "ahead") else socket.socketpair()
         try:
             with self._forking:  # threads share the zygote: a reply belongs to the request before it
                 send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
@@ -248,6 +250,8 @@ def _load(role: str) -> Callable[[socket.socket], None]:
     load_own_backend()
     if role == "compile":
         return _load_compiler()
+    if role == "ahead":
+        return _load_follower()
     if role == "build":
         from kernels_eval.backends import build_main
         from kernels_eval.compile.nvcc import remember_load_inline
@@ -281,6 +285,20 @@ def _load_compiler() -> Callable[[socket.socket], None]:
         serve_fork_server(judge, compile_main, may_fork=True)
 
     return serve_compilers
+
+
+def _load_follower() -> Callable[[socket.socket], None]:
+    from kernels_eval.backends import build_main
+    from kernels_eval.compile.triton import warm_up_compiler
+    from kernels_eval.problem import EXAMPLE_PROBLEM
+    from kernels_eval.reference.without_values import inputs_without_values
+    from kernels_eval.sandbox.fork_server import serve_fork_server
+
+    for name in ("backends.triton", "tracing.fake_cuda", "sandbox.candidate_model"):
+        importlib.import_module(f"kernels_eval.{name}")  # here, not in each child
+    inputs_without_values(EXAMPLE_PROBLEM)
+    warm_up_compiler()
+    return lambda judge: serve_fork_server(judge, build_main, may_fork=True)
 
 
 def _load_device_worker(role: str) -> Callable[[socket.socket], None]:

@@ -67,7 +67,7 @@ def install(tracer: Tracer) -> None:
     """Replace torch.cuda and Triton's driver in this process."""
     install_device(_CAPABILITY)
     generated_code.install()
-    set_driver(_Driver())
+    set_driver(VirtualDriver())
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     cuda: Any = torch.cuda
     cuda.synchronize = lambda *_, **__: tracer.synchronise()
@@ -191,10 +191,12 @@ def _benchmark(fn: Callable[[], Any], *_: Any, **named: Any) -> Any:
     return [_MILLISECONDS] if named.get("return_mode") == "all" else _MILLISECONDS
 
 
-class _Driver:
-    """The part of Triton's driver interface that host code uses."""
+class VirtualDriver:
+    """The part of Triton's driver interface that host code uses, and the compiler."""
 
-    def __init__(self) -> None:
+    def __init__(self, architecture: int = 90) -> None:
+        """`architecture`: the one that kernels are compiled for."""
+        self._target = GPUTarget("cuda", architecture, 32)
         self.utils = types.SimpleNamespace(get_device_properties=_answering(_DRIVER_PROPERTIES))
 
     def get_current_device(self) -> int:
@@ -207,7 +209,7 @@ class _Driver:
 
     def get_current_target(self) -> GPUTarget:
         """Return the target that kernels are compiled for."""
-        return GPUTarget("cuda", 90, 32)
+        return self._target
 
     def get_device_interface(self) -> Any:
         """Return torch.cuda."""

@@ -54,3 +54,15 @@ def test_ten_repeats_agree(judge: Judge, family: str) -> None:
     assert len(times) == 10
     assert (max(times) - min(times)) / median(times) < 0.03
     assert {verdict.timing_source for verdict in verdicts} == {"gpu"}
+
+
+def test_kernels_that_wait_are_compiled_ahead() -> None:
+    items = [generated(*family, "fused") for family in FAMILIES.values()]
+    seconds: dict[bool, float] = {}
+    for ahead in (False, True):
+        with Judge(JudgeConfig(workers=1, device="cuda", compile_ahead=ahead)) as judge:
+            kernels = [(problem, f"{kernel}# {number}") for number in range(4) for problem, kernel in items]
+            verdicts = judge.evaluate_many(kernels)
+            seconds[ahead] = sum(report.phases_s["compile"] for report in judge.statuses.workers())
+        assert all(verdict.correct and verdict.resources for verdict in verdicts)
+    assert seconds[True] < 0.8 * seconds[False], seconds

@@ -1,6 +1,6 @@
 """Verdicts a minute of a judge on a GPU, on kernels such as a policy writes: all different, two in five with a mistake.
 
-    python3 tools/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300]
+    python3 tools/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300] [--ahead]
 
 Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT. The first kernels, two for each
 worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate, numbers by status, and
@@ -63,13 +63,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--memory", type=float, default=44.0, help="GB of the GPU for the judge")
     parser.add_argument("--kernels", type=int, default=300)
+    parser.add_argument("--ahead", action="store_true", help="compile kernels while they wait (judge.compile_ahead)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     given = parser.parse_args()
     on_gpu = given.device == "cuda"
     first = 2 * given.workers
     kernels = draw_kernels(first + given.kernels, "gpu" if on_gpu else "small")
     memory = {"device_memory_gb": given.memory} if on_gpu else {}
-    settings = {"device": given.device, "workers": given.workers, **memory}
+    settings = {"device": given.device, "workers": given.workers, "compile_ahead": given.ahead, **memory}
     with Judge(JudgeConfig.model_validate(settings)) as judge:
         judge.evaluate_many(kernels[:first])
         before = seconds_of(judge)
@@ -80,6 +81,7 @@ def main() -> None:
     found = {
         "kernels": len(verdicts),
         "workers": given.workers,
+        "compiled ahead": given.ahead,
         "verdicts a minute": round(60 * len(verdicts) / spent, 1),
         "statuses": Counter(verdict.status.value for verdict in verdicts),
         "seconds of a verdict": {name: round((after[name] - before[name]) / len(verdicts), 3) for name in after},

@@ -29,7 +29,8 @@ _QUERY = (
     "found = torch.cuda.is_available()\n"
     "first = torch.cuda.get_device_properties(0) if found else None\n"
     "uuid = str(getattr(first, 'uuid', ''))\n"
-    "print(json.dumps([first.name, torch.cuda.mem_get_info(0)[0], uuid] if found else None))"
+    "facts = found and [first.name, torch.cuda.mem_get_info(0)[0], uuid, 10 * first.major + first.minor]\n"
+    "print(json.dumps(facts or None))"
 )
 _QUERY_S = 120
 GIB = 2**30
@@ -53,6 +54,8 @@ class _Gpu(NamedTuple):
     free_bytes: int
     uuid: str
     """`GPU-…`."""
+    architecture: int
+    """`90`."""
 
 
 @cache
@@ -62,13 +65,19 @@ def _gpu() -> _Gpu | None:
         return None
     asked = subprocess.run([sys.executable, "-c", _QUERY], capture_output=True, text=True, timeout=_QUERY_S)
     found = None if asked.returncode else json.loads(asked.stdout.strip().splitlines()[-1])
-    return None if found is None else _Gpu(found[0], found[1], f"GPU-{found[2]}")
+    return None if found is None else _Gpu(found[0], found[1], f"GPU-{found[2]}", found[3])
 
 
 def gpu_name() -> str | None:
     """Return the name of the first NVIDIA GPU that torch sees, or None."""
     found = _gpu()
     return None if found is None else found.name
+
+
+def gpu_target() -> str | None:
+    """Return the architecture of the first NVIDIA GPU that torch sees, `cuda:90` for instance, or None."""
+    found = _gpu()
+    return None if found is None else f"cuda:{found.architecture}"
 
 
 def this_gpu_alone() -> dict[str, str]:

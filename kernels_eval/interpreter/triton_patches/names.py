@@ -141,6 +141,23 @@ def launches_suppressed() -> Generator[None]:
         function.run = run
 
 
+@contextlib.contextmanager
+def launches_compiled(driver: Any) -> Generator[None]:
+    """Have launches compile their kernels for the target that a driver names, and launch nothing."""
+    function: Any = JITFunction
+    run = function.run
+
+    def compile_alone(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        return run(self, *args, grid=grid, warmup=True, **kwargs)
+
+    set_driver(driver)
+    function.run = compile_alone
+    try:
+        yield
+    finally:
+        function.run = run
+
+
 def compiled_kernels(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and compiled kernel of each variant of a jit function, also inside autotuners and heuristics."""
     while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):

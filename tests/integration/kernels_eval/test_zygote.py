@@ -71,7 +71,7 @@ def test_contexts_have_one_queue_unless_the_caller_wants_more(
 def test_processes_on_a_gpu_see_that_one_alone(
     role: str, callers: str | None, visible: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 << 30, "GPU-1"))
+    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 << 30, "GPU-1", 90))
     monkeypatch.setattr(detection, "file_of", {"GPU-1": "/dev/nvidia3"}.get)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if callers is not None:

@@ -1,8 +1,10 @@
 """Builds ahead: candidates that wait for a worker on a GPU are built meanwhile, each once."""
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,18 +12,21 @@ import pytest
 from kernels_eval.compile.one_shot import Compiled
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.pool import builds_ahead
 from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.problem import EXAMPLE_PROBLEM, Problem
 
 CONFIG = JudgeConfig(backend="cuda", device="cuda")
+WARM = JudgeConfig(device="cuda", compile_ahead=True)
 WAIT_S = 20.0
 
 
 class Builds:
     """In the place of builders: notes what it is asked for, and answers when `may_end` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.asked: list[str] = []
         self.made = self.closed = 0
         self.began, self.may_end = threading.Semaphore(0), threading.Event()
@@ -40,13 +45,21 @@ class Builds:
             raise self.error
         return Compiled(message=source)
 
+    def warm(self, backend: str, source: str, arguments: list[Any], target: str, *_: Any) -> str | None:
+        assert (backend, target) == ("triton", "cuda:90")
+        self.build("cuda", source)
+        folder = self.folder / source.removeprefix("# ")
+        folder.mkdir()
+        return str(folder)
+
     def close(self) -> None:
         self.closed += 1
 
 
 @pytest.fixture
-def builds() -> Generator[Builds]:
-    made = Builds()
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Builds]:
+    monkeypatch.setattr(builds_ahead, "gpu_target", lambda: "cuda:90")
+    made = Builds(tmp_path)
     yield made
     made.may_end.set()
 
@@ -59,7 +72,7 @@ def ahead(builds: Builds) -> Generator[Make]:
     made: list[BuildsAhead] = []
 
     def make(at_once: int = 1) -> BuildsAhead:
-        made.append(BuildsAhead(builds.new, at_once))
+        made.append(BuildsAhead(builds.new, at_once, builds.new))
         return made[-1]
 
     yield make
@@ -135,3 +148,59 @@ def test_processors_that_workers_need_are_not_spare() -> None:
     assert spare[-1] == 0
     assert sorted(spare, reverse=True) == spare
     assert spare[0] <= 16
+
+
+def until(found: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + WAIT_S
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return bool(found())
+
+
+def test_kernels_are_compiled_ahead_and_removed_with_their_verdict(builds: Builds, ahead: Make) -> None:
+    waiting, job = ahead(), job_of("job", WARM)
+    verdict: Future[object] = Future()
+    waiting.begin_warming(job, verdict)
+    assert builds.began.acquire(timeout=WAIT_S)
+    assert waiting.warmed(job) is None, "nobody waits for it"
+    builds.may_end.set()
+    assert until(lambda: waiting.warmed(job))
+    assert waiting.warmed(job) == str(builds.folder / "job"), "a job that is tried again finds it again"
+    verdict.set_result(None)
+    assert waiting.warmed(job) is None
+    assert not (builds.folder / "job").exists()
+
+
+def test_what_is_compiled_when_its_verdict_is_there_is_removed_when_it_ends(builds: Builds, ahead: Make) -> None:
+    waiting, first, second = ahead(), job_of("first", WARM), job_of("second", WARM)
+    verdict: Future[object] = Future()
+    waiting.begin_warming(first, verdict)
+    waiting.begin_warming(second, Future())
+    assert builds.began.acquire(timeout=WAIT_S)
+    assert waiting.warmed(second) is None, "it has not begun, and never will"
+    verdict.set_result(None)
+    builds.may_end.set()
+    waiting.begin_warming(job_of("last", WARM), Future())
+    assert until(lambda: (builds.folder / "last").exists())
+    assert [path.name for path in builds.folder.iterdir()] == ["last"]
+
+
+def test_what_fails_ahead_is_left_to_the_launch(builds: Builds, ahead: Make) -> None:
+    builds.may_end.set()
+    for builds.error in (InfrastructureError("the process died"), OSError("the disk is full")):
+        waiting, job, verdict = ahead(), job_of("job", WARM), Future[object]()
+        waiting.begin_warming(job, verdict)
+        waiting.begin(job_of("next"), Future())
+        assert waiting.warmed(job) is None
+        verdict.set_result(None)
+
+
+@pytest.mark.parametrize("change", [{"compile_ahead": False}, {"backend": "cuda"}, {"device": "cpu"}])
+def test_kernels_are_compiled_ahead_only_where_that_is_asked_for(
+    builds: Builds, ahead: Make, change: dict[str, Any]
+) -> None:
+    waiting, job = ahead(), job_of("job", WARM.model_copy(update=change))
+    builds.may_end.set()
+    waiting.begin_warming(job, Future())
+    waiting.close()
+    assert builds.asked == []

@@ -109,7 +109,7 @@ def test_a_worker_is_asked_for_this_kernel_and_its_verdict_is_the_verdict(
     assert workers.started == 1
     assert (asked[0]["problem"], asked[0]["kernel"]) == (EXAMPLE_PROBLEM, EXAMPLE_KERNEL)
     assert JudgeConfig(**asked[0]["config"]) == CONFIG
-    assert asked[0]["build"] == {"resources": [], "libraries": {}}
+    assert asked[0]["build"] == {"resources": [], "libraries": {}, "cache": None}
 
 
 def test_what_was_built_while_it_waited_is_not_built_again(workers: Workers, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_without_device_files_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_that_is_not_there_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 * GIB, "GPU-1"))
+    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 * GIB, "GPU-1", 90))
     detection.check_device_memory(None)
     detection.check_device_memory(70)
     with pytest.raises(InputError, match=r"judge.device_memory_gb: expected at most the 70.0 GiB free, found 71"):

@@ -22,6 +22,7 @@ import time
 
 import ray
 
+from flows.services.environment import set_defaults
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from tasks.rollout.config import JudgeActorsConfig
 from tasks.rollout.judge_actors import ActorJudge
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=10.0, help="the judge's limit for a kernel")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     options = parser.parse_args()
+    set_defaults()  # of a run: by default Ray's workers have less of a core than other processes
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
     print(f"{options.kernels} kernels, {options.workers} workers an actor, load {os.getloadavg()[0]:.1f}")
     print("| actors | | one kernel, s | batch, s | efficiency | sent twice | second first | replaced | ms to send |")

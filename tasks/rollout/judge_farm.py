@@ -1,8 +1,7 @@
 """Farm of judges: decides which judge gets a kernel, and when a second one gets it too. For one event loop.
 
 A kernel waits here until a judge has room for it, and a judge is sent little more than it can judge at once: its death
-affects few kernels. Kernels of one problem go to one judge, which already has the reference; a judge that would be idle
-takes those of others.
+affects few kernels. Kernels of one problem go to one judge, which already has the reference, while that one has room.
 
 A kernel whose verdict takes much longer than others of late is sent to a second judge, if that one is idle otherwise.
 The first verdict counts. This helps where a judge, its node or its network is slow or stands still. It decides nothing:
@@ -124,10 +123,9 @@ class Farm:
         return max(self.places, key=rank)
 
     async def _room_for(self, own: Place) -> Place:
-        """Wait for room: at the kernel's own place, or at one that would be idle. It is taken for this kernel."""
-        least = min(self.places, key=lambda place: place.load)
-        place = own if own.has_room else least if least.is_idle else None
-        if place is not None:
+        """Wait for room: at the kernel's own place, or at another one. It is taken for this kernel."""
+        place = own if own.has_room else min(self.places, key=lambda place: place.load)
+        if place.has_room:
             place.load += 1
             return place
         waiting = _Waiting(own, asyncio.get_running_loop().create_future())
@@ -142,13 +140,11 @@ class Farm:
             raise
 
     def _free(self, place: Place) -> None:
-        """Give room to the oldest kernel that waits for this place, or to the oldest of all if it would be idle."""
+        """Give room to the oldest kernel that waits for this place, or else to the oldest of all."""
         place.load -= 1
         waits = [each for each in self._waiting if not each.place.cancelled()]
-        waiting = next((each for each in waits if each.own is place), None)
-        if waiting is None and waits and place.is_idle:
-            waiting = waits[0]
-        if waiting is not None and place.has_room:
+        waiting = next((each for each in waits if each.own is place), waits[0] if waits else None)
+        if waiting is not None:
             self._waiting.remove(waiting)
             place.load += 1
             waiting.place.set_result(place)

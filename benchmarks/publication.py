@@ -9,7 +9,9 @@ Ways take turns in each round; the table has the median and the extremes of the 
 - `SHA-256`: hashlib over the same bytes in memory, one core;
 - `written, then read`: the safetensors library writes, then hashlib reads the file;
 - `published`: written by `write_weights` in `publish`, hashed meanwhile;
-- `N files, one by one`, `N files, published`: files that are there already, hashed one after another and by `publish`.
+- `N files, one by one`, `N files, published`: files that are there already, hashed one after another and by `publish`;
+- `N copies, then read`: files copied into a folder, hashed one after another, then published;
+- `N copies, published`: copied as `kernelmill policy package` does, hashed meanwhile.
 
 Exits with 1 if a digest differs from hashlib's.
 """
@@ -29,7 +31,7 @@ import torch
 from safetensors.torch import save_file
 
 from tasks.models.weight_files import write_weights
-from tasks.pipeline.digests import DIGEST_CHARACTERS, sha256_of
+from tasks.pipeline.digests import DIGEST_CHARACTERS, copy_hashed, sha256_of, side_by_side
 from tasks.pipeline.store import publish, read_manifest
 
 TENSOR = 16 * 2**20
@@ -88,6 +90,21 @@ class Ways:
             (self.work / "copied" / name).rename(self.work / "shards" / name)
         return found
 
+    def copies_then_read(self) -> dict[str, str]:
+        """Copy the files of `shards`, read each copy for its digest, then publish them."""
+        with publish(self.work / "published") as folder:
+            for file in sorted((self.work / "shards").iterdir()):
+                shutil.copyfile(file, folder / file.name)
+                sha256_of(folder / file.name)
+        return self._found("published")
+
+    def copies_published(self) -> dict[str, str]:
+        """Copy the files of `shards`, hashed meanwhile, and publish them."""
+        files = sorted((self.work / "shards").iterdir())
+        with publish(self.work / "published") as folder:
+            side_by_side(lambda file: copy_hashed(file, folder / file.name), files)
+        return self._found("published")
+
     def make_shards(self) -> None:
         """Write the tensors into so many files."""
         (self.work / "shards").mkdir()
@@ -129,6 +146,8 @@ def main() -> None:
             "published": ways.published,
             f"{given.files} files, one by one": ways.one_by_one,
             f"{given.files} files, published": ways.side_by_side,
+            f"{given.files} copies, then read": ways.copies_then_read,
+            f"{given.files} copies, published": ways.copies_published,
         }
         seconds, digests = measure(steps, given.rounds, work)
     finally:
@@ -138,10 +157,8 @@ def main() -> None:
     for name, took in seconds.items():
         rates = [size / 1e9 / each for each in took]
         print(f"| {name} | {statistics.median(rates):.2f} | {min(rates):.2f} | {max(rates):.2f} |")
-    (library, ours), (alone, together) = (
-        [digests[name] for name in list(steps)[first : first + 2]] for first in (3, 5)
-    )
-    same = library == ours and alone == together
+    names = list(steps)[3:]
+    same = all(digests[first] == digests[second] for first, second in zip(names[::2], names[1::2], strict=True))
     print(f"digests: {'equal to' if same else 'DIFFER from'} hashlib's over the finished files")
     sys.exit(0 if same else 1)
 

@@ -35,6 +35,7 @@ for name, value in {
 @pytest.fixture(scope="session")
 def ray_local() -> Iterator[None]:
     """A local Ray cluster for the whole test session."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as in a run: Ray's workers starve on a busy machine otherwise
     import ray
 
     ray.init(

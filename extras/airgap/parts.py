@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extras.airgap.install import COPY_BYTES, sha256_of
+from tasks.pipeline.digests import side_by_side
 
 PREFIX = "part-"
 
@@ -48,9 +49,9 @@ def write_parts(source: Path, out: Path, parts: list[list[Piece]]) -> list[dict[
     """Move files into the folders of their parts, and return the manifest's entries."""
     entries: dict[str, dict[str, object]] = {}
     placed: dict[str, list[tuple[int, dict[str, object]]]] = {}
-    for file in sorted({piece.file for part in parts for piece in part}):
-        path = source / file
-        entries[file] = {"name": file, "size": path.stat().st_size, "sha256": sha256_of(path)}
+    files = sorted({piece.file for part in parts for piece in part})
+    for file, digest in zip(files, side_by_side(sha256_of, [source / file for file in files]), strict=True):
+        entries[file] = {"name": file, "size": (source / file).stat().st_size, "sha256": digest}
         placed[file] = []
     for number, part in enumerate(parts, 1):
         folder = out / f"{PREFIX}{number}"

@@ -1,11 +1,10 @@
 """The files of a policy that are needed to run it, copied and compared with what its manifest says."""
 
-import shutil
 from pathlib import Path
 
 from kernels_eval.errors import InputError
 from tasks.agents.team import TEAM_FILE, is_team, members_of, write_team_file
-from tasks.pipeline.digests import DIGEST_CHARACTERS, sha256_of
+from tasks.pipeline.digests import DIGEST_CHARACTERS, copy_hashed, sha256_of, side_by_side
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import METRICS_FILE
@@ -35,20 +34,20 @@ def _copy(source: Path, destination: Path) -> dict[str, str]:
     manifest = read_manifest(source)
     if manifest is None:
         raise InputError(f"{source}: expected a published policy, found no manifest")
-    copied: dict[str, str] = {}
-    for name, digest in sorted(manifest["files"].items()):
-        if name.partition("/")[0] in OF_TRAINING:
-            continue
-        target = destination / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+
+    def copy(listed: tuple[str, str]) -> str:
+        name, digest = listed
+        (destination / name).parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(source / name, target)  # without its mode: weights are often readable by their owner alone
+            found = copy_hashed(source / name, destination / name)
         except FileNotFoundError as error:
             raise InputError(f"{source / name}: missing, but its policy's manifest names it") from error
-        copied[name] = sha256_of(target)
-        if copied[name][:DIGEST_CHARACTERS] != digest:
+        if found[:DIGEST_CHARACTERS] != digest:
             raise InputError(
                 f"{source / name}: damaged: not what was published, by the SHA-256 in the manifest; "
                 f"remove {source}, and `kernelmill train` makes it again"
             )
-    return copied
+        return found
+
+    wanted = [entry for entry in sorted(manifest["files"].items()) if entry[0].partition("/")[0] not in OF_TRAINING]
+    return dict(zip((name for name, _ in wanted), side_by_side(copy, wanted), strict=True))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect.logging import get_run_logger
 from prefect.settings import PREFECT_API_URL
@@ -51,6 +51,9 @@ from tasks.tracking.figures import FigureStage, record_figures
 from tasks.tracking.live import LiveTracking
 from tasks.tracking.steps import StepRecord, step_lines, steps_of, training_of
 from tasks.tracking.task import live_tracking
+
+if TYPE_CHECKING:
+    from tasks.pipeline.shared_store import SharedStore
 
 SignalHandler = Callable[[int, FrameType | None], Any] | int | None
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
@@ -265,6 +268,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
             before_work=before_work,
             refresh=refresh.get(),
             stages=config.stages,
+            shared=_shared_store(config, runs_dir),
         )
         note_flow_run(get_run_logger())
         state = read_state(run_dir)
@@ -277,12 +281,22 @@ def open_run(config: RunConfig) -> Generator[Run]:
             run = Run(with_converted_model(config), workspace, state, began, state.wall_seconds, 0, tracking, load)
             workspace.on_steps = run.note_steps
             yield run
+            if workspace.shared is not None:
+                workspace.shared.finish()
             failed = False
         finally:
             cluster.stop(keep_logs=failed)
             slots.give_back()
             if tracking is not None:
                 tracking.finish()
+
+
+def _shared_store(config: RunConfig, runs_dir: Path) -> "SharedStore | None":
+    if config.store is None:
+        return None
+    from tasks.pipeline.shared_store import SharedStore
+
+    return SharedStore(config.store, runs_dir)
 
 
 def _tracking(config: RunConfig, run_dir: Path) -> LiveTracking | None:

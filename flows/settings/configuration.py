@@ -91,6 +91,8 @@ class RunConfig(FrozenModel):
     trained as the joint epoch is (`sft.joint`). It comes last, and can be added to a finished run."""
     runs_dir: Annotated[str, Operational] = "runs"
     """Folder of all output of runs."""
+    store: Annotated[str | None, Operational] = None
+    """URL of a store that machines share, e.g. `s3://bucket/folder` (extra `s3`): what one has made, others fetch."""
     problems: ProblemsConfig = ProblemsConfig()
     model: ModelConfig = ModelConfig()
     sft: SftConfig = SftConfig()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,7 +70,7 @@ class SafetensorsFile:
 
 
 class SafetensorsStream:
-    """Writer of planned tensors, in their order, into one file or several with an index."""
+    """Writer of planned tensors, in their order, into one file or several with an index. They are hashed meanwhile."""
 
     def __init__(self, folder: Path, planned: Sequence[Planned], shard_bytes: int = SHARD_BYTES) -> None:
         wrong = next((tensor for tensor in planned if tensor.dtype not in _TYPES), None)
@@ -80,18 +80,20 @@ class SafetensorsStream:
         self._names = [_file_name(number, len(self._files)) for number in range(len(self._files))]
         self._folder = folder
         self._remaining = [(number, tensor) for number, file in enumerate(self._files) for tensor in file][::-1]
-        self._open: tuple[int, BinaryIO] | None = None
+        self._open: tuple[int, HashedFile] | None = None
 
     def write(self, name: str, tensor: Tensor) -> None:
-        """Write the next planned tensor."""
+        """Write the next planned tensor. Nothing of it is kept: a conversion may need its memory."""
         number, planned = self._remaining.pop()
-        _write(self._stream(number), [planned], name, tensor)
+        stream = self._stream(number)
+        _write(stream, [planned], name, tensor)
+        stream.wait()
 
     def close(self) -> None:
         """End the last file and write the index of several files."""
         if self._remaining:
             raise InputError(f"{self._remaining[-1][1].name}: planned, but never written")
-        self._stream(None)
+        self._end()
         if len(self._files) < 2:
             return
         index = {
@@ -102,22 +104,24 @@ class SafetensorsStream:
         }
         (self._folder / INDEX_FILE).write_text(json.dumps(index, indent=1, sort_keys=True), encoding="utf-8")
 
-    def _stream(self, number: int | None) -> BinaryIO:
-        """Return the stream of this file, which is the open one or the next; None closes the open one."""
+    def _stream(self, number: int) -> HashedFile:
+        """Return the stream of this file, which is the open one or the next."""
         if self._open is not None and self._open[0] == number:
             return self._open[1]
-        if self._open is not None:
-            self._open[1].close()
-        if number is None:
-            self._open = None
-            return BinaryIO()
-        stream = (self._folder / self._names[number]).open("wb")
+        self._end()
+        stream = HashedFile(self._folder / self._names[number])
         stream.write(_header(self._files[number]))
         self._open = (number, stream)
         return stream
 
+    def _end(self) -> None:
+        """End the open file, if there is one."""
+        if self._open is not None:
+            self._open[1].__exit__(None)
+            self._open = None
 
-def _write(stream: BinaryIO | HashedFile, remaining: list[Planned], name: str, tensor: Tensor) -> None:
+
+def _write(stream: HashedFile, remaining: list[Planned], name: str, tensor: Tensor) -> None:
     """Write the tensor that is the last one of `remaining`, and take it off."""
     planned = remaining.pop()
     if (name, tensor.dtype, tuple(tensor.shape)) != (planned.name, planned.dtype, planned.shape):

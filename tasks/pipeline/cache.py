@@ -97,6 +97,17 @@ def run_cached(
     return task(key, inputs)
 
 
+def keep(results: Path, key: str, outcome: StageOutcome) -> None:
+    """Store a result that another machine computed, as `run_cached` stores its own."""
+    from prefect.filesystems import LocalFileSystem
+    from prefect.results import ResultStore
+    from prefect.serializers import JSONSerializer
+
+    results.mkdir(parents=True, exist_ok=True)
+    storage = LocalFileSystem(basepath=str(results))
+    ResultStore(result_storage=storage, serializer=JSONSerializer()).write(outcome, key=key)
+
+
 def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
     """True if there is a result that can be read, and its artifact is still there, with no file changed since."""
     from prefect.filesystems import LocalFileSystem

@@ -1,4 +1,4 @@
-"""SHA-256 of files: taken while a file is written, and of the other files of a folder side by side.
+"""SHA-256 of files: taken while a file is written or copied, and of the other files of a folder side by side.
 
 A process remembers the files whose content it has hashed (`compared`), by time of change and size. Whoever publishes a
 folder, or compares it with its manifest, reads only files that are not remembered. A rank writes a checkpoint in a
@@ -7,10 +7,11 @@ process of its own: it hands over what it remembers of the folder (`hand_over`),
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 DIGEST_CHARACTERS = 32
 """Hex digits of a file's SHA-256 that manifests have."""
@@ -20,6 +21,9 @@ compared: dict[Path, Known] = {}
 """Files whose content this process has hashed, by absolute path."""
 _READERS = 8
 """Files that are hashed at a time at most: one takes 0.7 to 2 GB/s of a core and as much of the disk."""
+_BLOCK_BYTES = 8 * 2**20
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def sha256_of(path: Path) -> str:
@@ -35,11 +39,27 @@ def file_digest(path: Path) -> str:
 
 def digests_of(files: Sequence[Path]) -> list[str]:
     """Return the digests of files in their order; reads those that this process does not know, several at a time."""
-    threads = min(len(files), _READERS, os.cpu_count() or 1)
+    return side_by_side(_digest_of, files)
+
+
+def side_by_side(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return a function's results in the order of the items. It is one that reads files: threads do it together."""
+    threads = min(len(items), _READERS, os.cpu_count() or 1)
     if threads < 2:
-        return [_digest_of(file) for file in files]
+        return [function(item) for item in items]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_digest_of, files))
+        return list(pool.map(function, items))
+
+
+def copy_hashed(source: Path, target: Path) -> str:
+    """Copy a file's bytes, not its mode, and return their SHA-256, 64 hex digits. The copy is not read again.
+
+    Whoever publishes the folder of the copy knows its digest.
+    """
+    with source.open("rb") as file, HashedFile(target) as copy:
+        while block := file.read(_BLOCK_BYTES):
+            copy.write(block)
+    return copy.sha256
 
 
 def _digest_of(file: Path) -> str:
@@ -106,22 +126,28 @@ class HashedFile:
 
     def write(self, data: bytes | memoryview) -> None:
         """Write all of these bytes. Returns when they are written; they may still be being hashed."""
-        self._wait()
+        self.wait()
         self._pending = self._hasher.submit(self._sha256.update, data)
         rest = memoryview(data)
         while rest:  # the system writes 2 GiB at once at most
             rest = rest[self._stream.write(rest) :]
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of what is hashed so far, 64 hex digits; once the context has ended: of the file."""
+        return self._sha256.hexdigest()
+
+    def wait(self) -> None:
+        """Wait until everything that was given is hashed: the bytes may change, or their memory may go."""
+        if self._pending is not None:
+            self._pending.result()
+            self._pending = None
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            self._wait()
+            self.wait()
         finally:
             self._hasher.shutdown()
             self._stream.close()
         if kind is None:
-            remember(self._path, self._sha256.hexdigest()[:DIGEST_CHARACTERS])
-
-    def _wait(self) -> None:
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
+            remember(self._path, self.sha256[:DIGEST_CHARACTERS])

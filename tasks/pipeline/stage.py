@@ -24,16 +24,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational
-from tasks.pipeline.cache import StageOutcome, decisive, is_stored, run_cached
+from tasks.pipeline.cache import StageOutcome, decisive, is_stored, keep, run_cached
 from tasks.pipeline.code_version import code_version
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import ArtifactRef, Progress, silent
 from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, StageStoppedError, limited
 from tasks.pipeline.store import digest_of, parts_of, published_digest
+
+if TYPE_CHECKING:
+    from tasks.pipeline.shared_store import SharedStore  # imports fsspec
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
@@ -110,6 +113,8 @@ class Workspace:
     records: list[StageRecord] = field(default_factory=list[StageRecord])
     on_steps: Callable[[str, str, str, OptimizerSteps], None] = lambda _name, _label, _key, _rows: None
     """Called with name, label and key of a training's stage, and the optimizer steps that it did, as they come."""
+    shared: "SharedStore | None" = None
+    """Store that machines share, if there is one."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set when the run ends although stages of other threads compute: what fails then is not tried again."""
 
@@ -224,13 +229,15 @@ class StageTask(Generic[P, R]):
             again = bool({self.name, label} & workspace.refresh) or any(
                 (value.uri, value.digest) in workspace.refreshed for value in inputs
             )
-            refresh = again or not is_stored(workspace.results_dir, key, workspace.runs_dir)
+            refresh = again or not _is_found(workspace, key)
             if refresh:
                 _mend(workspace, inputs)
             inputs = [workspace.returned.get(value.uri, value) for value in inputs]
             outcome = run_cached(
                 compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, refresh
             )
+            if workspace.shared is not None:
+                workspace.shared.offer(key, outcome)
             made = outcome.reference.found_in(workspace.runs_dir)
             workspace.returned[made.uri] = outcome.reference
             if again:
@@ -283,6 +290,17 @@ class StageTask(Generic[P, R]):
         for name, value in list(bound.arguments.items())[1:]:
             arguments |= dict(value) if isinstance(value, StageRequest) else {name: value}
         return arguments
+
+
+def _is_found(workspace: Workspace, key: str) -> bool:
+    """True if a stage's result and its artifact are there. What is not may come from the store that machines share."""
+    if is_stored(workspace.results_dir, key, workspace.runs_dir):
+        return True
+    outcome = None if workspace.shared is None else workspace.shared.fetch(key)
+    if outcome is None:
+        return False
+    keep(workspace.results_dir, key, outcome)
+    return is_stored(workspace.results_dir, key, workspace.runs_dir)
 
 
 def _check_not_stopped(workspace: Workspace, label: str) -> None:

@@ -76,12 +76,8 @@ def publish(
     that do not count by their bytes. If another writer has published the same destination meanwhile, its folder is
     replaced: equal keys mean equal content.
     """
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale_partials(destination.parent)
-    partial = destination.parent / f"{_PARTIAL_PREFIX}{destination.name}-{uuid.uuid4().hex[:8]}"
-    partial.mkdir()
     started = time.time()
-    try:
+    with _in_one_step(destination) as partial:
         yield partial
         paths = _files(partial)
         names = [str(path.relative_to(partial)) for path in paths]
@@ -94,16 +90,53 @@ def publish(
             "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "metadata": metadata or {},
         }
-        write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        _write_manifest(partial, manifest)
+    _remember_files(destination, files)
+
+
+@contextmanager
+def put_in_place(destination: Path, manifest: Mapping[str, Any]) -> Generator[Path]:
+    """Yield a temporary folder to fill with the files of a manifest; it becomes `destination`, with this manifest.
+
+    Raises InputError, and nothing is left, if a file is missing or not what the manifest says.
+    """
+    files: dict[str, str] = dict(manifest["files"])
+    with _in_one_step(destination) as partial:
+        yield partial
+        there = [name for name in files if (partial / name).is_file()]
+        found = dict(zip(there, digests_of([partial / name for name in there]), strict=True))
+        wrong = next((name for name, digest in files.items() if found.get(name) != digest), None)
+        if wrong is not None:
+            raise InputError(f"{destination / wrong}: damaged: not what was published, by the SHA-256 in the manifest")
+        _write_manifest(partial, manifest)
+    _remember_files(destination, files)
+
+
+@contextmanager
+def _in_one_step(destination: Path) -> Generator[Path]:
+    """Yield a temporary folder beside `destination`, which it becomes if the block ends without an error."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale_partials(destination.parent)
+    partial = destination.parent / f"{_PARTIAL_PREFIX}{destination.name}-{uuid.uuid4().hex[:8]}"
+    partial.mkdir()
+    try:
+        yield partial
         _replace_folder(partial, destination)
-        # A checkpoint may have 100 GiB: the stage that reads it next need not read it twice.
-        for name, digest in files.items():
-            remember(destination / name, digest)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:
         forget(partial)
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _remember_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Note the digests of files just published: the stage that reads them next, up to 100 GiB, need not do it twice."""
+    for name, digest in files.items():
+        remember(folder / name, digest)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -161,7 +194,7 @@ def discard(folder: Path, patterns: Sequence[str]) -> None:
     names = {str(file.relative_to(folder)) for file in gone}
     manifest["files"] = {name: digest for name, digest in manifest["files"].items() if name not in names}
     manifest["discarded"] = sorted(names | set(manifest.get("discarded", ())))
-    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+    _write_manifest(folder, manifest)
     for file in gone:
         file.unlink(missing_ok=True)
 

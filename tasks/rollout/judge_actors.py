@@ -1,16 +1,14 @@
 """Judge spread over Ray: one actor per group of cores or device; the client runs in the rollout worker.
 
 A kernel stays an entry of the client until its verdict arrives: an actor that dies or hangs is replaced, and its
-unanswered kernels are judged again. Kernels of one problem go to one actor, which already has the reference, unless it
-is much busier than others. An actor is sent little more than it can judge at once: its death affects few kernels.
+unanswered kernels are judged again. Which actor gets a kernel, and when a second one gets it too, is decided by
+`tasks.rollout.judge_farm`.
 """
 
 import asyncio
-import hashlib
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 from tasks.cluster.placement import options_in_worker
 from tasks.rollout.config import JudgeActorsConfig
+from tasks.rollout.judge_farm import Farm, Place
 
 logger = logging.getLogger("kernelmill.rollout")
 _ATTEMPTS = 5
@@ -53,18 +52,6 @@ class JudgeActor:
 RemoteJudgeActor = ray.remote(JudgeActor)
 
 
-@dataclass(eq=False, slots=True)
-class _ActorSlot:
-    """Place of one actor; a replacement takes the same place."""
-
-    name: str
-    room: asyncio.Semaphore
-    """Kernels that the actor may still be sent."""
-    actor: Any = None
-    load: int = 0
-    """Kernels sent, and kernels that wait for room."""
-
-
 class ActorJudge:
     """Judges on actors (tasks.rollout.judge_client.AsyncJudge). For one event loop; `close` ends the actors."""
 
@@ -84,13 +71,12 @@ class ActorJudge:
         }
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s
-        room = 2 * actors.workers
-        self._slots = [_ActorSlot(f"judge-actor-{index}", asyncio.Semaphore(room)) for index in range(actors.count)]
-        self._slack = 4 * actors.workers
+        self.farm = Farm([f"judge-actor-{index}" for index in range(actors.count)], actors.workers)
+        """Places of the actors, and counts of kernels that two of them judged."""
         self.replaced = 0
         """Actors that died or hung, and were replaced."""
-        for slot in self._slots:
-            slot.actor = self._new_actor()
+        for place in self.farm.places:
+            place.judge = self._new_actor()
 
     async def evaluate_async(
         self, problem: Problem, kernel_source: str, settings: Mapping[str, Any] | None = None
@@ -104,43 +90,35 @@ class ActorJudge:
         known = self._cache.get(key)
         if known is not None:
             return known
-        for _ in range(_ATTEMPTS):
-            slot = self._slot_for(problem)
-            actor = None
-            slot.load += 1
+
+        async def ask(place: Place) -> Verdict:
+            actor = place.judge
             try:
-                async with slot.room:
-                    actor = slot.actor
-                    verdict = await self._ask(actor, problem, kernel_source, settings)
+                return await self._ask(actor, problem, kernel_source, settings)
+            except RayActorError as error:
+                self._replace(place, actor, first_line(error))
+                raise
+
+        for _ in range(_ATTEMPTS):
+            try:
+                verdict = await self.farm.verdict(problem.source, ask)
             except RayTaskError as error:
                 if isinstance(error.cause, KernelmillError):
                     raise error.cause from None
                 raise
-            except RayActorError as error:
-                self._replace(slot, actor, first_line(error))
+            except RayActorError:
                 continue
-            finally:
-                slot.load -= 1
             self._cache.put(key, verdict)
             return verdict
         raise InfrastructureError(f"{problem.problem_id}: {_ATTEMPTS} judge actors died of it, or beside it")
 
     def close(self) -> None:
         """End every actor and its processes."""
-        for slot in self._slots:
-            ray.kill(slot.actor)  # the judge's processes end with their parent
+        for place in self.farm.places:
+            ray.kill(place.judge)  # the judge's processes end with their parent
 
     def _new_actor(self) -> Any:
         return RemoteJudgeActor.options(**self._options).remote(self._config)
-
-    def _slot_for(self, problem: Problem) -> _ActorSlot:
-        """Return the problem's own actor (the same for all its kernels), or the least busy one if far less busy."""
-        least = min(self._slots, key=lambda slot: slot.load)
-        own = max(
-            self._slots,
-            key=lambda slot: hashlib.sha256(f"{slot.name} {problem.source}".encode("utf-8", "surrogatepass")).digest(),
-        )
-        return own if own.load <= least.load + self._slack else least
 
     async def _ask(self, actor: Any, problem: Problem, kernel_source: str, settings: Mapping[str, Any]) -> Verdict:
         """Ask one actor; raises RayActorError if it is dead or does not answer a ping."""
@@ -162,11 +140,11 @@ class ActorJudge:
         finally:
             answer.cancel()
 
-    def _replace(self, slot: _ActorSlot, dead: Any, reason: str) -> None:
+    def _replace(self, place: Place, dead: Any, reason: str) -> None:
         """Replace the actor, unless another kernel's task has replaced it already."""
-        if slot.actor is not dead:
+        if place.judge is not dead:
             return
-        logger.warning("%s: %s; replaced, and its kernels are judged again", slot.name, reason)
+        logger.warning("%s: %s; replaced, and its kernels are judged again", place.name, reason)
         ray.kill(dead)
-        slot.actor = self._new_actor()
+        place.judge = self._new_actor()
         self.replaced += 1

@@ -25,6 +25,7 @@ from tasks.pipeline import stage as orchestration
 from tasks.pipeline.artifact_queue import wait_until_sent
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal
+from tasks.pipeline.shared_store import SharedStore
 from tasks.pipeline.stage import Stage, Workspace, check_refresh, stage_task
 from tasks.pipeline.store import is_available, measured, publish, published_digest
 from tasks.problems.config import ProblemsConfig
@@ -205,6 +206,25 @@ def test_runs_in_another_place_stay_cached(workspace: Workspace, tmp_path: Path,
     shutil.rmtree(there / "store" / "second")
     assert run_chain(moved) == reference
     assert calls == [("second", 3)]
+
+
+def test_machines_that_share_a_store_compute_a_stage_once(tmp_path: Path):
+    references: list[CheckpointRef] = []
+    for machine in ("one", "two"):
+        runs_dir = tmp_path / machine
+        shared = SharedStore(f"file://{tmp_path}/shared", runs_dir)
+        references.append(run_chain(Workspace(runs_dir, "run", [Heard()], shared=shared)))
+        shared.finish()
+        assert calls == ([("first", 3), ("second", 3)] if machine == "one" else [])
+    one, two = references
+    assert one.digest == two.digest
+    assert (two.path / "text").read_text() == (one.path / "text").read_text()
+    shutil.rmtree(tmp_path / "one" / "store" / "first")
+    again = Workspace(
+        tmp_path / "one", "run", [Heard()], shared=SharedStore(f"file://{tmp_path}/shared", tmp_path / "one")
+    )
+    assert run_chain(again) == one
+    assert calls == [], "what is lost here is fetched"
 
 
 drawn = itertools.count()

@@ -99,7 +99,7 @@ async def judge_and_kill(
         await asyncio.sleep(0.01)
         if sum(call.done() for call in calls) < every * (killed + 1):
             continue
-        actor = generator.choice(judge._slots).actor
+        actor = generator.choice(judge.farm.places).judge
         if generator.random() < 0.5:
             try:
                 os.kill(await actor.ping.remote(), signal.SIGKILL)
@@ -139,8 +139,8 @@ def test_an_actor_that_dies_is_replaced_and_its_kernels_are_judged_again() -> No
         try:
             judging = asyncio.ensure_future(judge_all(judge, kernels))
             await asyncio.sleep(1.0)
-            for slot in judge._slots:
-                ray.kill(slot.actor)
+            for place in judge.farm.places:
+                ray.kill(place.judge)
             return await judging, judge.replaced
         finally:
             judge.close()
@@ -158,7 +158,7 @@ def test_a_hanging_actor_is_replaced() -> None:
     async def play() -> tuple[Verdict, int]:
         judge = ActorJudge(JUDGE, JudgeActorsConfig(count=1), silence_s=1.0, ping_s=10.0)
         try:
-            os.kill(await judge._slots[0].actor.ping.remote(), signal.SIGSTOP)
+            os.kill(await judge.farm.places[0].judge.ping.remote(), signal.SIGSTOP)
             return await judge.evaluate_async(problem, kernel), judge.replaced
         finally:
             judge.close()
@@ -180,7 +180,7 @@ def test_bad_input_keeps_its_kind_and_a_cancelled_call_frees_its_place() -> None
                 async with asyncio.timeout(0.2):
                     await judge.evaluate_async(problem, kernel + "import time\ntime.sleep(3)\n")
             assert (await judge.evaluate_async(problem, kernel)).correct
-            assert judge._slots[0].load == 0
+            assert judge.farm.places[0].load == 0
         finally:
             judge.close()
 

@@ -1,5 +1,6 @@
 """Weight files written in a stream: read by the safetensors library as they were planned."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from extras.convert.huggingface import SafetensorsFolder
 from kernels_eval.errors import InputError
 from tasks.models.safetensors_stream import INDEX_FILE, Planned, SafetensorsFile, SafetensorsStream
+from tasks.pipeline.digests import hand_over
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 SHAPES = st.lists(st.integers(1, 5), max_size=3).map(tuple)
@@ -30,6 +32,8 @@ def test_files_hold_what_was_written(
         stream.write(name, value)
     stream.close()
     files = sorted(folder.glob("*.safetensors"))
+    known = {name: digest for name, (_, _, digest) in hand_over(folder).items()}
+    assert known == {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:32] for file in files}
     found = {name: value for file in files for name, value in load_file(file).items()}
     assert found.keys() == values.keys()
     assert all(torch.equal(found[name], value) for name, value in values.items())

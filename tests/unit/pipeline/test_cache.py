@@ -47,6 +47,7 @@ OPERATIONAL = {
     "prefect",
     "control",
     "runs_dir",
+    "store",
     "tracking",
     "ray",
     "stages",

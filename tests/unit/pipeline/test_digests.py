@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.pipeline import digests
-from tasks.pipeline.digests import HashedFile, digests_of, forget, hand_over, learn
+from tasks.pipeline.digests import HashedFile, copy_hashed, digests_of, forget, hand_over, learn
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.store import digest_of, publish, read_manifest
 
@@ -94,6 +94,29 @@ def test_another_process_hands_over_what_it_has_hashed(tmp_path: Path, read: lis
     assert manifest is not None
     assert manifest["files"] == {"weights": of_hashlib(tmp_path / "x" / "weights")}
     assert read == []
+
+
+def test_a_copy_is_the_file_and_is_not_read_to_be_published(tmp_path: Path, read: list[str]):
+    random.seed(3)
+    (tmp_path / "original").write_bytes(random.randbytes(20_000_001))
+    with publish(tmp_path / "x") as folder:
+        found = copy_hashed(tmp_path / "original", folder / "copy")
+    assert read == []
+    assert (tmp_path / "x" / "copy").read_bytes() == (tmp_path / "original").read_bytes()
+    assert found == hashlib.sha256((tmp_path / "original").read_bytes()).hexdigest()
+    manifest = read_manifest(tmp_path / "x")
+    assert manifest is not None
+    assert manifest["files"] == {"copy": found[:32]}
+
+
+def test_bytes_may_change_after_they_were_waited_for(tmp_path: Path):
+    piece = bytearray(b"a" * 3_000_000)
+    with HashedFile(tmp_path / "file") as stream:
+        for letter in (b"a", b"b", b"c"):
+            piece[:] = letter * len(piece)
+            stream.write(memoryview(piece))
+            stream.wait()
+    assert hand_over(tmp_path)["file"][2] == of_hashlib(tmp_path / "file")
 
 
 def test_a_file_that_is_left_half_is_not_known(tmp_path: Path):

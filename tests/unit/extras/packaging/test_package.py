@@ -12,6 +12,7 @@ from extras.packaging import package as module
 from extras.packaging.inputs import PackageInputs
 from extras.packaging.package import Package, check_package, settings_in, write_package
 from kernels_eval.errors import InputError
+from tasks.pipeline import digests
 from tasks.pipeline.store import published_digest
 
 POLICY = {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
@@ -36,6 +37,15 @@ def test_every_file_is_there_and_named_with_its_sha256(folder: Path, inputs: Pac
     assert "Apache License" in (folder / "LICENSE").read_text()
     assert (folder / "prompt.txt").read_text() == "{source}\n"
     assert check_package(folder) == Package.model_validate(stored)
+
+
+def test_weights_are_read_once_to_be_copied(inputs: PackageInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    original = digests.sha256_of
+    monkeypatch.setattr(digests, "sha256_of", lambda file: (read.append(file.name), original(file))[1])
+    write_package(inputs, tmp_path / "package")
+    assert "README.md" in read
+    assert not POLICY & set(read)
 
 
 def test_the_same_policy_gives_the_same_package(inputs: PackageInputs, folder: Path, tmp_path: Path):

@@ -156,7 +156,7 @@ def read_state(run_dir: Path) -> RunState:
         return RunState.model_validate(_with_paths(stored, lambda uri: found_path(uri, runs_dir)))
     except FileNotFoundError:
         return RunState()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: not the state of a run; delete it, finished stages are found again: {error}"
         ) from error

@@ -115,7 +115,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return manifest
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{folder / MANIFEST}: not a manifest: {error}; delete the folder to have it made again"
         ) from error

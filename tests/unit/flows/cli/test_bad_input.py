@@ -127,6 +127,7 @@ OPTIONS = [
     ),
     command("compare", "only", words=("policies: expected two or more", "found 1")),
     command("judge", "redteam", "--set", "judge.workers=0", words=("judge.workers: found 0",)),
+    Bad("report of an empty run", lambda at: ["report", at.config], ("nothing to report yet; run `kernelmill train`",)),
     Bad("--refresh", lambda at: ["train", at.config, "--refresh", "update x"], ("--refresh update x: no such stage",)),
     Bad(
         "too late",

@@ -112,6 +112,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not (isinstance(manifest["digest"], str) and isinstance(manifest["files"], dict)):
             raise TypeError("expected a text `digest` and a mapping `files`")
+        if not isinstance(manifest.get("metadata", {}), dict):
+            raise TypeError("expected a mapping `metadata`")
         return manifest
     except FileNotFoundError:
         return None

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError, first_line
-from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST, published_digest, read_manifest
 from tasks.trajectories.schema import (
@@ -162,20 +161,6 @@ def find_batches(path: Path) -> list[Path]:
         if found:
             return found
     raise InputError(f"{path}: expected a published trajectory data set ({MANIFEST} and {TURNS_FILE}), found none")
-
-
-def find_intact_batches(path: Path) -> list[Path]:
-    """Return the same folders as `find_batches`. Raises InputError if a file of one is missing or changed."""
-    found = find_batches(path)
-    for folder in found:
-        check_batch(folder)
-    return found
-
-
-def check_batch(folder: Path) -> None:
-    """Raise InputError unless a published batch has its files, as its manifest lists them."""
-    if (damage := damage_of(folder)) is not None:
-        raise InputError(damage)
 
 
 def _is_batch(folder: Path) -> bool:

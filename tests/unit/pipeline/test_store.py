@@ -229,7 +229,18 @@ def test_a_folder_without_a_manifest_is_no_artifact(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"[]", b"3", b"{}", b'{"digest": "0"}', b'{"digest": 1, "files": {}}', b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"3",
+        b"{}",
+        b'{"digest": "0"}',
+        b'{"digest": 1, "files": {}}',
+        b"[" * 100_000,
+        b'{"digest": "0", "files": {}, "metadata": []}',
+    ],
 )
 def test_a_damaged_manifest_is_an_input_error(content, tmp_path):
     put(tmp_path / "x")

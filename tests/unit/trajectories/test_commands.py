@@ -1,6 +1,7 @@
 """`kernelmill data analyze | trajectory | rescore` on a run's folder, on a batch, on logs."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ def test_analyze_names_a_batch_that_lost_its_turns(run_folder: Runs, capsys: pyt
     kept.unlink()
     assert run(["data", "analyze", str(folder)]) == 2
     assert "turns.parquet" in capsys.readouterr().err
+
+
+def test_a_batch_of_a_run_that_is_gone_is_named(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(2)
+    shutil.rmtree(find_batches(folder)[1].resolve())
+    assert run(["data", "analyze", str(folder)]) == 0
+    assert "iteration=1: expected a published artifact" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_damaged_batch_is_left_out_of_figures_by_name_and_never_exported(

@@ -6,7 +6,7 @@ from prefect import flow
 
 from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
-from flows.run.state import RunState
+from flows.run.state import RunState, check_evaluations
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportInputs
@@ -35,12 +35,13 @@ def report_flow(config: RunConfig) -> str:
 
 
 def check_evaluated(config: RunConfig, run_dir: Path, state: RunState) -> None:
-    """Raise InputError if the run has no evaluation yet of the policy before RL."""
+    """Raise InputError if the run has no evaluation yet of the policy before RL, or a damaged one."""
     has_data = state.sft_data is not None or config.sft.is_left_out
     if state.problems is None or not has_data or not state.policies or not state.evaluations:
         raise InputError(f"{run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
     if 0 not in state.evaluations:
         raise InputError(f"{run_dir}: policy 0, the one before RL, is not evaluated; `kernelmill train` evaluates it")
+    check_evaluations(state)
 
 
 def _report_inputs(run: Run) -> ReportInputs:

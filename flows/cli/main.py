@@ -52,6 +52,8 @@ INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
+_LOOP = "Symlink loop"
+"""What Python 3.11 and 3.12 say of a path whose links lead to themselves; it is no OSError there."""
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
 _heard = signal.SIGINT
@@ -193,6 +195,11 @@ def run(arguments: list[str]) -> int:
         return 2
     except OSError as error:
         return _end_with_file_error(error, errors)
+    except RuntimeError as error:
+        if not str(error).startswith(_LOOP):
+            raise
+        errors.print(f"[red]error:[/red] {_one_line(error)}")
+        return 2
     except InfrastructureError as error:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1

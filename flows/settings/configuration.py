@@ -189,8 +189,7 @@ def _text_of(path: Path) -> str:
 
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested mappings of a file, merged into those of the file that it extends."""
-    here = Path(os.path.abspath(path))  # noqa: PTH100  # `resolve` would raise for links that lead to themselves
-    if here in extended_by:
+    if path.resolve() in extended_by:
         raise InputError(f"{path}: extends itself")
     try:
         loaded = yaml.load(_text_of(path), _Loader)
@@ -216,7 +215,7 @@ def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
         raise InputError(f"{path}: extends: found {base!r}, expected the name of a file")
     beside = path.parent / base
     extended = beside if beside.is_file() else configuration_file(Path(base))
-    return _merged(_read_yaml(extended if extended.is_file() else beside, (*extended_by, here)), values)
+    return _merged(_read_yaml(extended if extended.is_file() else beside, (*extended_by, path.resolve())), values)
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,10 @@ class Folder:
                 self.text(f"model/{name}", content)
         return str(self.path / "model")
 
+    def loop(self) -> str:
+        (self.path / "loop").symlink_to("loop")
+        return str(self.path / "loop")
+
     def empty(self) -> str:
         (self.path / "empty").mkdir()
         return str(self.path / "empty")
@@ -127,6 +131,7 @@ OPTIONS = [
     ),
     command("compare", "only", words=("policies: expected two or more", "found 1")),
     command("judge", "redteam", "--set", "judge.workers=0", words=("judge.workers: found 0",)),
+    Bad("links", lambda at: ["watch", at.loop()], ("loop",)),
     Bad("report of an empty run", lambda at: ["report", at.config], ("nothing to report yet; run `kernelmill train`",)),
     Bad("--refresh", lambda at: ["train", at.config, "--refresh", "update x"], ("--refresh update x: no such stage",)),
     Bad(

@@ -120,11 +120,6 @@ def test_a_wrong_file_is_refused(file: Path, content: str, words: list[str]):
     assert all(word in message for word in words), message
 
 
-def test_a_link_to_itself_is_refused(tmp_path: Path):
-    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
-    assert "loop.yaml: cannot be read as a configuration file" in refusal(tmp_path / "loop.yaml")
-
-
 def test_the_folder_of_runs_may_lie_in_the_home_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_configuration(file, ["runs_dir=~/runs"]).runs_dir == str(tmp_path / "runs")

@@ -109,6 +109,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 
 def main() -> None:
     """Run the command line."""
+    _open_closed_streams()
     keep_off_proxies()
     write_what_can_be_shown()
     for number in _ENDING:
@@ -116,6 +117,18 @@ def main() -> None:
             signal.signal(number, _interrupt)
     _listen()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Open what was closed of standard input, output and error on the null device.
+
+    The next file that is opened would take its number, and a library's C code would print into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
@@ -163,8 +176,7 @@ def _say_stopped() -> None:
     """Say once that the run has stopped: the process may end itself, or be ended after it has said so."""
     if _SAID.acquire(blocking=False):
         with contextlib.suppress(OSError):  # its terminal is gone
-            sys.stderr.write(f"{STOPPED}\n")
-            sys.stderr.flush()
+            os.write(2, f"{STOPPED}\n".encode())
 
 
 def run(arguments: list[str]) -> int:

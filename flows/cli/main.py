@@ -50,6 +50,16 @@ INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
+_OF_THE_MACHINE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE), ""),
+    errno.EMFILE: " (`ulimit -n` raises the limit)",
+    errno.ENFILE: "",
+    errno.EFBIG: " (`ulimit -f` raises the limit)",
+    errno.EAGAIN: " for another process or thread (`ulimit -u` raises the limit)",
+    errno.ENOMEM: " (`ulimit -v` raises the limit, if there is one)",
+}
+"""Errors of the operating system that another attempt may not meet, and what helps."""
+_NO_THREAD = "can't start new thread"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
 _LOOP = "Symlink loop"
@@ -207,7 +217,11 @@ def run(arguments: list[str]) -> int:
         return 2
     except OSError as error:
         return _end_with_file_error(error, errors)
+    except MemoryError:
+        return _end_with_file_error(OSError(errno.ENOMEM, ""), errors)
     except RuntimeError as error:
+        if str(error).startswith(_NO_THREAD):
+            return _end_with_file_error(OSError(errno.EAGAIN, ""), errors)
         if not str(error).startswith(_LOOP):
             raise
         errors.print(f"[red]error:[/red] {_one_line(error)}")
@@ -251,10 +265,13 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> str:
 
 
 def _end_with_file_error(error: OSError, errors: Console) -> int:
-    """Print an error of the file system and return the exit code. Raises the error again if it is another one."""
-    where = f"{error.filename}: " if error.filename is not None else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        errors.print(f"[red]failed:[/red] {_one_line(where + os.strerror(error.errno))}. The same command continues.")
+    """Print an error of the file system or of a limit, and return the exit code. Raises any other one again."""
+    named = error.filename if error.filename2 is None else error.filename2  # of a new name, what it would replace
+    where = f"{named}: " if named is not None else ""
+    remedy = _OF_THE_MACHINE.get(error.errno or 0)
+    if remedy is not None:
+        failed = _one_line(where + os.strerror(error.errno or 0) + remedy)
+        errors.print(f"[red]failed:[/red] {failed}. The same command continues.")
         return 1
     if not where:
         raise error

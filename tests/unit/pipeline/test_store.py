@@ -273,6 +273,14 @@ def test_a_failed_write_keeps_the_old_text(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
+    assert partials(tmp_path) == []
+
+
+def test_a_text_in_the_place_of_a_folder_leaves_nothing(tmp_path):
+    (tmp_path / "file.txt").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "file.txt", "new")
+    assert partials(tmp_path) == []
 
 
 json_values = st.recursive(

@@ -59,7 +59,8 @@ _OF_THE_MACHINE = {
     errno.ENOMEM: " (`ulimit -v` raises the limit, if there is one)",
 }
 """Errors of the operating system that another attempt may not meet, and what helps."""
-_NO_THREAD = "can't start new thread"
+_NO_THREAD, _NOT_MAPPED = "can't start new thread", "failed to map segment"
+"""What Python and the loader of libraries say where a limit of processes or of memory is reached."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
 _LOOP = "Symlink loop"
@@ -217,7 +218,9 @@ def run(arguments: list[str]) -> int:
         return 2
     except OSError as error:
         return _end_with_file_error(error, errors)
-    except MemoryError:
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and _NOT_MAPPED not in str(error):
+            raise
         return _end_with_file_error(OSError(errno.ENOMEM, ""), errors)
     except RuntimeError as error:
         if str(error).startswith(_NO_THREAD):

@@ -60,11 +60,11 @@ _OF_THE_MACHINE = {
 }
 """Errors of the operating system that another attempt may not meet, and what helps."""
 _NO_THREAD, _NOT_MAPPED = "can't start new thread", "failed to map segment"
-"""What Python and the loader of libraries say where a limit of processes or of memory is reached."""
+"""Words of Python and of the loader of libraries where a limit of processes or of memory is reached."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
 _LOOP = "Symlink loop"
-"""What Python 3.11 and 3.12 say of a path whose links lead to themselves; it is no OSError there."""
+"""Words of Python 3.11 and 3.12 on a path whose links lead to themselves; it is no OSError there."""
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
 _heard = signal.SIGINT

@@ -1,9 +1,12 @@
 """Summary, report and experiment tracking of a run."""
 
+from pathlib import Path
+
 from prefect import flow
 
 from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
+from flows.run.state import RunState, check_evaluations
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportInputs
@@ -31,16 +34,21 @@ def report_flow(config: RunConfig) -> str:
         return publish_run_report(run)
 
 
-def _report_inputs(run: Run) -> ReportInputs:
-    """Return the inputs of the report. Raises InputError if the run has no evaluation yet."""
-    state = run.state
-    has_data = state.sft_data is not None or run.config.sft.is_left_out
+def check_evaluated(config: RunConfig, run_dir: Path, state: RunState) -> None:
+    """Raise InputError if the run has no evaluation yet of the policy before RL, or a damaged one."""
+    has_data = state.sft_data is not None or config.sft.is_left_out
     if state.problems is None or not has_data or not state.policies or not state.evaluations:
-        raise InputError(f"{run.run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
+        raise InputError(f"{run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
     if 0 not in state.evaluations:
-        raise InputError(
-            f"{run.run_dir}: policy 0, the one before RL, is not evaluated; `kernelmill train` evaluates it"
-        )
+        raise InputError(f"{run_dir}: policy 0, the one before RL, is not evaluated; `kernelmill train` evaluates it")
+    check_evaluations(state)
+
+
+def _report_inputs(run: Run) -> ReportInputs:
+    """Return the inputs of the report. Raises InputError as `check_evaluated` does."""
+    state = run.state
+    check_evaluated(run.config, run.run_dir, state)
+    assert state.problems is not None
     versions, greedy = sorted(state.evaluations), state.greedy_evaluations
     control = state.control if state.control is not None and state.control.after == versions[-1] else None
     rejection = state.rejection if state.rejection is not None and state.rejection.after == versions[-1] else None

@@ -112,17 +112,18 @@ def export(
     """Export trajectories for other programs."""
     from flows.checks.output import check_output
     from tasks.trajectories.derived import export_huggingface, export_json_lines
-    from tasks.trajectories.reader import find_batches, load_trajectories
+    from tasks.trajectories.intact import intact_batches
+    from tasks.trajectories.reader import load_trajectories
 
     check_output("DESTINATION", destination, folder=form is not Format.JSONL)
     if form is Format.KERNELBENCH:
         from tasks.evaluation.kernelbench_results import export_kernelbench
 
-        trajectories = [one for batch in find_batches(path) for one in load_trajectories(batch)]
+        trajectories = [one for batch in intact_batches(path) for one in load_trajectories(batch)]
         typer.echo(f"{export_kernelbench(trajectories, destination):,} samples: {destination}")
         return
     write = export_json_lines if form is Format.JSONL else export_huggingface
-    typer.echo(f"{write(find_batches(path), destination):,} turns: {destination}")
+    typer.echo(f"{write(intact_batches(path), destination):,} turns: {destination}")
 
 
 def compact(
@@ -132,10 +133,10 @@ def compact(
     """Merge all partitions into one new data set; the partitions stay."""
     from flows.checks.output import check_output
     from tasks.trajectories.derived import compact as compact_batches
-    from tasks.trajectories.reader import find_batches
+    from tasks.trajectories.intact import intact_batches
 
     check_output("DESTINATION", destination, folder=True)
-    folders = find_batches(path)
+    folders = intact_batches(path)
     typer.echo(f"{compact_batches(folders, destination):,} turns of {counted(len(folders), 'data set')}: {destination}")
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from contextlib import suppress
 
 
@@ -18,5 +17,5 @@ def main() -> None:
 
 def _end(number: int, _frame: object) -> None:
     with suppress(OSError):  # its terminal is gone
-        os.write(sys.stderr.fileno(), b"stopped\n")
+        os.write(2, b"stopped\n")
     os._exit(128 + number)

@@ -10,14 +10,19 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from flows.cli.console import ConsoleListener, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
 
+if TYPE_CHECKING:
+    from flows.run.state import RunState
+    from flows.settings.configuration import RunConfig
+
 TRAINING = "flows.training.training_flow"
+REPORT = "flows.report.report_flow"
 _FIRST_STAGES = ("tasks.problems.synthetic.suite", "tasks.validation.runner")
 """Modules that the first stages of a new run import: torch and Great Expectations, four seconds of a core."""
 
@@ -54,7 +59,7 @@ def run_flow(
     """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
     from httpx import TransportError
 
-    from flows.capacity.speed import describe, expectation, share_of
+    from flows.capacity.speed import share_of
     from flows.checks.preflight import check_before_start, check_checkpoint
     from flows.run.state import read_state
     from flows.services.environment import set_defaults
@@ -79,13 +84,11 @@ def run_flow(
     again = frozenset(refreshed or [])
     check_refresh(again, config.iterations if name == TRAINING and config.iterations else None)
     if name == TRAINING:
-        for number, line in enumerate(describe(config), start=1):
-            console.print(f"  {number}. {line}", soft_wrap=True)
-        if state.timings and not state.concluded:
-            last = list(state.timings)[-1]
-            console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
-        done_s = sum(timing.seconds for timing in state.timings.values())
-        console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
+        _show_steps(console, config, state)
+    if name == REPORT:
+        from flows.report import check_evaluated
+
+        check_evaluated(config, run_dir, state)
 
     from flows.run.lock import check_not_open
     from flows.run.run import listener, on_sigterm, refresh, startup_s
@@ -116,6 +119,19 @@ def run_flow(
                     f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
                 ) from error
     return FlowResult(value, run_dir, time.monotonic() - began, console)
+
+
+def _show_steps(console: Console, config: "RunConfig", state: "RunState") -> None:
+    """Print the steps of a run, how far it is, and how long it may take."""
+    from flows.capacity.speed import describe, expectation
+
+    for number, line in enumerate(describe(config), start=1):
+        console.print(f"  {number}. {line}", soft_wrap=True)
+    if state.timings and not state.concluded:
+        last = list(state.timings)[-1]
+        console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
+    done_s = sum(timing.seconds for timing in state.timings.values())
+    console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
 
 
 def _import_first_stages() -> None:

@@ -50,8 +50,21 @@ INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
+_OF_THE_MACHINE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE), ""),
+    errno.EMFILE: " (`ulimit -n` raises the limit)",
+    errno.ENFILE: "",
+    errno.EFBIG: " (`ulimit -f` raises the limit)",
+    errno.EAGAIN: " for another process or thread (`ulimit -u` raises the limit)",
+    errno.ENOMEM: " (`ulimit -v` raises the limit, if there is one)",
+}
+"""Errors of the operating system that another attempt may not meet, and what helps."""
+_NO_THREAD, _NOT_MAPPED = "can't start new thread", "failed to map segment"
+"""Words of Python and of the loader of libraries where a limit of processes or of memory is reached."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command in order."""
+_LOOP = "Symlink loop"
+"""Words of Python 3.11 and 3.12 on a path whose links lead to themselves; it is no OSError there."""
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
 _heard = signal.SIGINT
@@ -107,6 +120,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 
 def main() -> None:
     """Run the command line."""
+    _open_closed_streams()
     keep_off_proxies()
     write_what_can_be_shown()
     for number in _ENDING:
@@ -114,6 +128,18 @@ def main() -> None:
             signal.signal(number, _interrupt)
     _listen()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Open what was closed of standard input, output and error on the null device.
+
+    The next file that is opened would take its number, and a library's C code would print into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
@@ -161,8 +187,7 @@ def _say_stopped() -> None:
     """Say once that the run has stopped: the process may end itself, or be ended after it has said so."""
     if _SAID.acquire(blocking=False):
         with contextlib.suppress(OSError):  # its terminal is gone
-            sys.stderr.write(f"{STOPPED}\n")
-            sys.stderr.flush()
+            os.write(2, f"{STOPPED}\n".encode())
 
 
 def run(arguments: list[str]) -> int:
@@ -193,6 +218,17 @@ def run(arguments: list[str]) -> int:
         return 2
     except OSError as error:
         return _end_with_file_error(error, errors)
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and _NOT_MAPPED not in str(error):
+            raise
+        return _end_with_file_error(OSError(errno.ENOMEM, ""), errors)
+    except RuntimeError as error:
+        if str(error).startswith(_NO_THREAD):
+            return _end_with_file_error(OSError(errno.EAGAIN, ""), errors)
+        if not str(error).startswith(_LOOP):
+            raise
+        errors.print(f"[red]error:[/red] {_one_line(error)}")
+        return 2
     except InfrastructureError as error:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1
@@ -232,10 +268,13 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> str:
 
 
 def _end_with_file_error(error: OSError, errors: Console) -> int:
-    """Print an error of the file system and return the exit code. Raises the error again if it is another one."""
-    where = f"{error.filename}: " if error.filename is not None else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        errors.print(f"[red]failed:[/red] {_one_line(where + os.strerror(error.errno))}. The same command continues.")
+    """Print an error of the file system or of a limit, and return the exit code. Raises any other one again."""
+    named = error.filename if error.filename2 is None else error.filename2  # of a new name, what it would replace
+    where = f"{named}: " if named is not None else ""
+    remedy = _OF_THE_MACHINE.get(error.errno or 0)
+    if remedy is not None:
+        failed = _one_line(where + os.strerror(error.errno or 0) + remedy)
+        errors.print(f"[red]failed:[/red] {failed}. The same command continues.")
         return 1
     if not where:
         raise error

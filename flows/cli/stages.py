@@ -10,7 +10,7 @@ from rich.console import Console
 
 from flows.checks.output import check_output
 from flows.cli.console import TrajectoryLogsOption, TurnsOption, logs_override
-from flows.cli.flow_run import TRAINING, run_and_show, run_flow
+from flows.cli.flow_run import REPORT, TRAINING, run_and_show, run_flow
 from flows.cli.options import (
     DEFAULT_CONFIG,
     BaseUrlOption,
@@ -27,7 +27,7 @@ COMMANDS = {
     "iterate": ("flows.iteration.training_iteration_flow", "Run one more iteration from the run's newest policy."),
     "sft": ("flows.sft.sft_flow", "Make the problem set and the judged SFT pairs, then run SFT."),
     "rollout": ("flows.iteration.rollout_flow", "Collect and validate trajectories of the newest policy."),
-    "report": ("flows.report.report_flow", "Write summary.json and report.html of the run again."),
+    "report": (REPORT, "Write summary.json and report.html of the run again."),
 }
 """Flow and help text of the commands without options of their own."""
 

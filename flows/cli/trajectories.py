@@ -118,12 +118,12 @@ def rescore(
     from flows.cli.tables import decimal
     from tasks.trajectories.analysis import analyse, load_turns
     from tasks.trajectories.derived import rescore as rescore_batch
-    from tasks.trajectories.reader import find_batches
+    from tasks.trajectories.intact import intact_batches
 
     resolved, name = dataset.resolve(), reward.replace(" ", "").replace("*", "x")
     target = output or resolved.with_name(f"{resolved.name}-{name}")
     check_output("--output", target, folder=True)
-    folders = find_batches(dataset)
+    folders = intact_batches(dataset)
     for folder in folders:
         single = len(folders) == 1 and folder == dataset
         rescore_batch(folder, reward, target if single else target / folder.name, gamma)

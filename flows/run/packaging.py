@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from extras.packaging.inputs import PackageInputs
-from flows.run.state import STATE_FILE, parse_choice, policy_at, read_state
+from flows.run.state import STATE_FILE, check_evaluations, parse_choice, policy_at, read_state
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
@@ -16,7 +16,7 @@ _RUN = "RUN"
 def package_inputs(run: str, license_name: str | None = None, base_model: str | None = None) -> PackageInputs:
     """Return the input of the package of `RUN[@VERSION]`, by default the newest policy.
 
-    Raises InputError if there is no such run or policy, or its weights were not kept.
+    Raises InputError if there is no such run or policy, its weights were not kept, or an evaluation is damaged.
     """
     folder = Path(parse_choice(f"{_RUN}={run}").checkpoint or "")
     policy, file = policy_at(run, _RUN)
@@ -29,6 +29,7 @@ def package_inputs(run: str, license_name: str | None = None, base_model: str | 
     config, state = load_configuration(file), read_state(folder)
     if state.problems is None:
         raise InputError(f"{_RUN}: {folder / STATE_FILE}: expected the run's problems, found none")
+    check_evaluations(state)
     return PackageInputs(
         run_id=folder.resolve().name,
         policy=policy,

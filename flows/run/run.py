@@ -40,6 +40,7 @@ from flows.services.ray_cluster import RayCluster
 from flows.services.server_events import events_kept
 from flows.settings.configuration import LATEST, RunConfig, save_configuration
 from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import normalised
 from tasks.cluster.workers import stop_workers
 from tasks.pipeline.artifact_queue import artifacts_sent
@@ -320,12 +321,16 @@ def with_converted_model(config: RunConfig) -> RunConfig:
 
 
 def link_to(link: Path, target: Path) -> None:
-    """Create or replace a relative symbolic link atomically."""
+    """Create or replace a relative symbolic link atomically. Raises InputError if something else is in its place."""
     link.parent.mkdir(parents=True, exist_ok=True)
     partial = link.with_name(f".{link.name}-{os.getpid()}")
     partial.unlink(missing_ok=True)
     partial.symlink_to(os.path.relpath(target, link.parent))
-    partial.replace(link)
+    try:
+        partial.replace(link)
+    except IsADirectoryError as error:
+        partial.unlink()
+        raise InputError(f"{link}: expected a link, or nothing, found a folder; move it away") from error
 
 
 @contextmanager

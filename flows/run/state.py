@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from extras.packaging.package import read_package, settings_in
 from flows.settings.configuration import RunConfig
@@ -156,9 +156,11 @@ def read_state(run_dir: Path) -> RunState:
         return RunState.model_validate(_with_paths(stored, lambda uri: found_path(uri, runs_dir)))
     except FileNotFoundError:
         return RunState()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        wrong = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+        found = error if wrong is None else f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}".removeprefix(": ")
         raise InputError(
-            f"{path}: not the state of a run; delete it, finished stages are found again: {error}"
+            f"{path}: not the state of a run; delete it, finished stages are found again: {found}"
         ) from error
 
 
@@ -167,6 +169,13 @@ def write_state(run_dir: Path, state: RunState) -> None:
     runs_dir = run_dir.resolve().parent
     stored = _with_paths(state.model_dump(mode="json"), lambda uri: stored_path(uri, runs_dir))
     write_atomically(run_dir / STATE_FILE, json.dumps(stored, indent=1))
+
+
+def check_evaluations(state: RunState) -> None:
+    """Raise InputError for the first held-out evaluation that is damaged."""
+    for evaluation in (*state.evaluations.values(), *state.greedy_evaluations.values()):
+        if (damage := damage_of(evaluation.path)) is not None:
+            raise InputError(f"{damage}; `kernelmill train` makes it again")
 
 
 def _with_paths(stored: Any, change: Callable[[str], str]) -> Any:

@@ -6,6 +6,8 @@ all child processes: the configured server if it answers, else `prefect server s
 """
 
 import ctypes
+import http.client
+import json
 import os
 import signal
 import socket
@@ -43,6 +45,8 @@ EVENT_SETTINGS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_MAX_FLUSH_RETRIES": "1000",
 }
 _PR_SET_PDEATHSIG = 1
+_HEALTH_BYTES = 1024
+"""More than Prefect's reply has, which is `true`."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +135,14 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 
 def answers(api_url: str, timeout_s: float = 2.0) -> bool:
-    """Return True if a healthy Prefect server answers at this address."""
+    """Return True if a healthy Prefect server answers at this address; another server's reply is a page, or text."""
     direct = [urllib.request.ProxyHandler({})] if is_on_loopback(api_url) else []
     try:
         opened = urllib.request.build_opener(*direct).open(f"{api_url.rstrip('/')}/health", timeout=timeout_s)
         with opened as response:
+            json.loads(response.read(_HEALTH_BYTES))
             return response.status == 200
-    except (urllib.error.URLError, OSError, ValueError):
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
         return False
 
 

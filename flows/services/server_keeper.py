@@ -82,15 +82,16 @@ class ServerKeeper:
                 self._start_again()
 
     def _start_again(self) -> None:
+        if self._up.is_set():
+            self._note("Prefect's server has died: it is started again, the run goes on")
         self._up.clear()
         self._starts += 1
-        self._note("Prefect's server has died: it is started again, the run goes on")
         try:
             self.process = self._start()
             self._up.set()
-        except KernelmillError as error:
-            self._starts = MOST_STARTS
-            self._note(f"{error}; the run goes on without its page and alerts: log.txt has everything")
+        except KernelmillError as error:  # the machine may be busy for a while
+            without = "the run goes on without its page and alerts: log.txt has everything"
+            self._note(f"{error}; " + ("it is tried again" if self._starts < MOST_STARTS else without))
 
     def _check_others(self) -> None:
         self._missed = 0 if self._answers() else self._missed + 1

@@ -3,6 +3,7 @@
 Imports neither torch nor ray: a configuration is checked before anything expensive starts.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,8 +90,8 @@ class RunConfig(FrozenModel):
     rejection_control: Annotated[bool, Operational] = False
     """Rejection-sampling control: also spend as many judged conversations as RL had on one round of rejection sampling,
     trained as the joint epoch is (`sft.joint`). It comes last, and can be added to a finished run."""
-    runs_dir: Annotated[str, Operational] = "runs"
-    """Folder of all output of runs."""
+    runs_dir: Annotated[str, Operational] = Field(default="runs", min_length=1)
+    """Folder of all output of runs; `~` in front is the home folder."""
     store: Annotated[str | None, Operational] = None
     """URL of a store that machines share, e.g. `s3://bucket/folder` (extra `s3`): what one has made, others fetch."""
     problems: ProblemsConfig = ProblemsConfig()
@@ -105,6 +106,11 @@ class RunConfig(FrozenModel):
     prefect: Annotated[PrefectConfig, Operational] = PrefectConfig()
     ray: Annotated[RayConfig, Operational] = RayConfig()
     stages: Annotated[StagesConfig, Operational] = StagesConfig()
+
+    @field_validator("runs_dir")
+    @classmethod
+    def _from_home(cls, given: str) -> str:
+        return os.path.expanduser(given)  # noqa: PTH111  # a Path would raise without a home folder
 
     @field_validator("sft", mode="before")
     @classmethod
@@ -229,28 +235,30 @@ def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
     if isinstance(update, dict) and isinstance(update.get("deepspeed"), str):
         values = {**values, "update": {**update, "deepspeed": deepspeed_file(update["deepspeed"])}}
     try:
-        _check_numbers(values, where)
+        _check_values(values, where)
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(f"{where}: {explain(error, RunConfig)}") from error
     except RecursionError as error:
         raise InputError(f"{where}: {_TOO_DEEP}") from error
     typed = config.model_dump()
-    _check_numbers(typed, where)  # pydantic reads the text 1e400 as infinity
+    _check_values(typed, where)  # pydantic reads the text 1e400 as infinity
     _check_truths(values, typed, where)
     return config
 
 
-def _check_numbers(value: object, where: str, name: str = "") -> None:
-    """Raise InputError for a number that no setting can mean: infinite, not a number, or beyond any count."""
+def _check_values(value: object, where: str, name: str = "") -> None:
+    """Raise InputError for what no setting can mean: a number that is infinite, none, or beyond any count; a NUL."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _check_numbers(inner, where, f"{name}.{key}" if name else str(key))
+            _check_values(inner, where, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list | tuple):
         for inner in value:
-            _check_numbers(inner, where, name)
+            _check_values(inner, where, name)
     elif isinstance(value, int | float) and not abs(value) < _LARGEST:
         raise InputError(f"{where}: {name}: found {value:g}, expected a finite number below {_LARGEST:g}")
+    elif isinstance(value, str) and "\0" in value:  # no name of a file can have it
+        raise InputError(f"{where}: {name}: found {value!r}, expected text without NUL characters")
 
 
 def _check_truths(given: dict[str, Any], typed: dict[str, Any], where: str, prefix: str = "") -> None:

@@ -21,7 +21,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,14 +56,19 @@ def digest_of(value: Any) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file atomically: a reader sees the old or the new content."""
+    """Write a text file atomically: a reader sees the old or the new content. A failed attempt leaves nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{_PARTIAL_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):  # a disk that became read-only; the first error counts
+            partial.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
@@ -145,10 +150,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not (isinstance(manifest["digest"], str) and isinstance(manifest["files"], dict)):
             raise TypeError("expected a text `digest` and a mapping `files`")
+        if not isinstance(manifest.get("metadata", {}), dict):
+            raise TypeError("expected a mapping `metadata`")
         return manifest
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{folder / MANIFEST}: not a manifest: {error}; delete the folder to have it made again"
         ) from error

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
+from tasks.trajectories.intact import check_batch, expected_batches
 from tasks.trajectories.json_logs import has_logs, read_logs, turn_rows
-from tasks.trajectories.reader import find_batches, read_turns_file
+from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.repair_gain import repair_counts
 from tasks.trajectories.schema import TURNS_FILE
 
@@ -60,8 +61,9 @@ def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
         for name in COLUMNS
     ]
     frames, faults = list[pl.DataFrame](), list[str]()
-    for folder in find_batches(path):
+    for folder in expected_batches(path):
         try:
+            check_batch(folder)
             frames.append(read_turns_file(folder / TURNS_FILE).select(columns).cast(dict(COLUMNS)))  # pyright: ignore[reportArgumentType]
         except InputError as error:
             faults.append(str(error))

@@ -12,6 +12,7 @@ import polars as pl
 from kernels_eval.errors import InputError
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import PAIRS_FILE, read_table
+from tasks.trajectories.intact import intact_batches
 from tasks.trajectories.reader import find_batches, read_trajectories_file, read_turns_file
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 
@@ -104,7 +105,7 @@ def compare_data_sets(first: Path, second: Path) -> Difference:
 
 
 def _turns(path: Path) -> pl.DataFrame:
-    turns = pl.concat([read_turns_file(folder / TURNS_FILE) for folder in find_batches(path)])
+    turns = pl.concat([read_turns_file(folder / TURNS_FILE) for folder in intact_batches(path)])
     if turns.select(KEY).is_duplicated().any():  # a join would pair each turn with all of the same key
         runs = ", ".join(sorted(turns["run_id"].unique()))
         raise InputError(

@@ -228,7 +228,19 @@ def test_a_folder_without_a_manifest_is_no_artifact(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff\xfe", b"[]", b"3", b"{}", b'{"digest": "0"}', b'{"digest": 1, "files": {}}']
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"3",
+        b"{}",
+        b'{"digest": "0"}',
+        b'{"digest": 1, "files": {}}',
+        b"[" * 100_000,
+        b'{"digest": "0", "files": {}, "metadata": []}',
+    ],
 )
 def test_a_damaged_manifest_is_an_input_error(content, tmp_path):
     put(tmp_path / "x")
@@ -261,6 +273,14 @@ def test_a_failed_write_keeps_the_old_text(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
+    assert partials(tmp_path) == []
+
+
+def test_a_text_in_the_place_of_a_folder_leaves_nothing(tmp_path):
+    (tmp_path / "file.txt").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "file.txt", "new")
+    assert partials(tmp_path) == []
 
 
 json_values = st.recursive(

@@ -1,6 +1,7 @@
 """`kernelmill data analyze | trajectory | rescore` on a run's folder, on a batch, on logs."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,39 @@ def test_analyze_names_a_batch_that_lost_its_turns(run_folder: Runs, capsys: pyt
     assert run(["data", "analyze", str(folder)]) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("left out: ")
-    assert "turns.parquet: expected a Parquet table, found no file" in " ".join(captured.err.split())
+    assert "turns.parquet: missing: the manifest lists it" in " ".join(captured.err.split())
     kept.unlink()
     assert run(["data", "analyze", str(folder)]) == 2
     assert "turns.parquet" in capsys.readouterr().err
+
+
+def test_a_batch_of_a_run_that_is_gone_is_named(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(2)
+    shutil.rmtree(find_batches(folder)[1].resolve())
+    assert run(["data", "analyze", str(folder)]) == 0
+    assert "iteration=1: expected a published artifact" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_damaged_batch_is_left_out_of_figures_by_name_and_never_exported(
+    run_folder: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_folder(3)
+    garbled, changed, _ = find_batches(folder)
+    (garbled / "manifest.json").write_bytes(b"\x00\xff{")
+    table = bytearray((changed / "turns.parquet").read_bytes())
+    table[len(table) // 2] ^= 0xFF
+    (changed / "turns.parquet").write_bytes(table)
+    assert run(["data", "analyze", str(folder), "--json"]) == 0
+    captured = capsys.readouterr()
+    said = captured.err.splitlines()
+    assert json.loads(captured.out)["trajectories"] <= 24
+    assert [line.partition(": ")[0] for line in said] == ["left out"] * 2
+    assert f"{garbled.name}/manifest.json: not a manifest" in said[0]
+    assert f"{changed.name}/turns.parquet: damaged" in said[1]
+    for command in (["export", str(tmp_path / "out.jsonl")], ["compact", str(tmp_path / "out")]):
+        assert run(["data", command[0], str(folder), command[1]]) == 2
+        assert "manifest.json: not a manifest" in " ".join(capsys.readouterr().err.split())
+        assert not Path(command[1]).exists()
 
 
 def test_show_without_a_tokenizer(run_folder: Runs, capsys: pytest.CaptureFixture[str]) -> None:

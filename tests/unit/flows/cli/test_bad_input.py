@@ -51,6 +51,10 @@ class Folder:
                 self.text(f"model/{name}", content)
         return str(self.path / "model")
 
+    def loop(self) -> str:
+        (self.path / "loop").symlink_to("loop")
+        return str(self.path / "loop")
+
     def empty(self) -> str:
         (self.path / "empty").mkdir()
         return str(self.path / "empty")
@@ -127,6 +131,8 @@ OPTIONS = [
     ),
     command("compare", "only", words=("policies: expected two or more", "found 1")),
     command("judge", "redteam", "--set", "judge.workers=0", words=("judge.workers: found 0",)),
+    Bad("links", lambda at: ["watch", at.loop()], ("loop",)),
+    Bad("report of an empty run", lambda at: ["report", at.config], ("nothing to report yet; run `kernelmill train`",)),
     Bad("--refresh", lambda at: ["train", at.config, "--refresh", "update x"], ("--refresh update x: no such stage",)),
     Bad(
         "too late",
@@ -310,3 +316,11 @@ def test_a_bad_variable_is_refused_in_a_line(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert words in done.stderr
+
+
+def test_a_limit_of_the_system_is_one_line_with_its_remedy(tmp_path: Path):
+    program = f'ulimit -f 100; exec "{sys.executable}" -m flows.cli.main data generate "$0"'
+    command = ["bash", "-c", program, str(tmp_path / "pairs.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "File too large (`ulimit -f` raises the limit). The same command continues." in done.stderr

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,24 @@ def test_a_terminal_that_is_gone_ends_a_command_in_order_but_for_nohup(held: boo
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (7 if held else 129, "running\n")
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_no_file_takes_the_place_of_a_closed_stream(closed: tuple[int, ...], tmp_path: Path) -> None:
+    """Else what a library's C code prints would go into it: a database, a checkpoint."""
+    code = (
+        "import os\n"
+        "import flows.cli.main as main\n"
+        "def run(_):\n"
+        f"    with open({str(tmp_path / 'data')!r}, 'wb'):\n"
+        f"        os.write({closed[-1]}, b'printed')\n"
+        "    return 7\n"
+        "main.run = run\n"
+        "main.main()\n"
+    )
+    command = "exec " + " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in closed)
+    done = subprocess.run(["sh", "-c", f'{command}; exec "$0" -c "$1"', sys.executable, code], timeout=120, check=False)
+    assert (done.returncode, (tmp_path / "data").read_bytes()) == (7, b"")
 
 
 def test_it_imports_nothing_of_its_own_before_it_listens() -> None:

@@ -1,5 +1,6 @@
 """The command line: bad input is one line on stderr and exit code 2, before anything is started."""
 
+import errno
 import json
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli import main
 from flows.cli.main import run
 
 
@@ -189,3 +191,27 @@ def test_a_server_on_a_taken_port_is_refused(capsys: pytest.CaptureFixture[str],
     assert "--port: cannot listen on 127.0.0.1:70000" in refused(
         capsys, "serve", "prefect", "--runs-dir", str(tmp_path), "--port", "70000"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "Cannot allocate memory (`ulimit -v`"),
+        (ImportError("lib.so: failed to map segment from shared object"), "Cannot allocate memory (`ulimit -v`"),
+        (RuntimeError("can't start new thread"), "for another process or thread (`ulimit -u`"),
+        (BlockingIOError(errno.EAGAIN, "unavailable"), "for another process or thread (`ulimit -u`"),
+        (OSError(errno.EMFILE, "too many", "state.json"), "state.json: Too many open files (`ulimit -n`"),
+        (OSError(errno.EROFS, "read-only", "state.json"), "state.json: Read-only file system"),
+    ],
+)
+def test_a_limit_of_the_machine_is_one_line(
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main, "app", fail)
+    assert run([]) == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert words in said

@@ -9,7 +9,7 @@ import yaml
 
 from extras.packaging.package import write_package
 from flows.run.packaging import package_inputs, portable_settings
-from flows.run.state import policy_at, policy_in, reference_of
+from flows.run.state import policy_at, policy_in, read_state, reference_of
 from flows.settings.configuration import RunConfig, apply_override, check_configuration, load_configuration
 from kernels_eval.errors import InputError
 from tasks.pipeline.store import discard
@@ -72,6 +72,13 @@ def test_the_base_model_is_named_without_its_folder(
     run = invented_run(tmp_path / "runs", model={"pretrained": pretrained})
     assert package_inputs(str(run)).base_model == name
     assert package_inputs(str(run), base_model="org/real").base_model == "org/real"
+
+
+def test_a_damaged_evaluation_is_refused_by_name(run_folder: Path):
+    file = read_state(run_folder).evaluations[0].path / "evaluation.json"
+    file.write_text("{")
+    with pytest.raises(InputError, match=r"evaluation\.json: damaged.*`kernelmill train` makes it again"):
+        package_inputs(str(run_folder))
 
 
 def test_batches_are_those_behind_the_policy(run_folder: Path):

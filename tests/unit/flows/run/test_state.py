@@ -115,9 +115,10 @@ def test_a_state_with_absolute_paths_of_an_earlier_version_is_read(state: RunSta
 
 
 def test_a_broken_file_is_named(tmp_path: Path):
-    (tmp_path / "state.json").write_text("{")
-    with pytest.raises(InputError, match=r"state\.json"):
-        read_state(tmp_path)
+    for damaged in ("{", "[" * 100_000):
+        (tmp_path / "state.json").write_text(damaged)
+        with pytest.raises(InputError, match=r"state\.json"):
+            read_state(tmp_path)
 
 
 def test_the_names_of_stages_are_those_that_are_declared():

@@ -79,6 +79,9 @@ def test_file_then_overrides_with_yaml_types(file: Path):
         ("name.inner=1", ["--set name.inner=1", "name is a value"]),
         ("sft.steps", ["--set sft.steps", "a.b=value"]),
         ("sft.steps=[1", ["--set", "not YAML"]),
+        ("runs_dir=", ["runs_dir: found None"]),
+        ("runs_dir=''", ["runs_dir: found ''"]),
+        ('runs_dir="a\\0b"', ["runs_dir: found 'a\\x00b'", "without NUL"]),
     ],
 )
 def test_a_wrong_setting_is_refused_with_path_found_and_expected(file: Path, override: str, words: list[str]):
@@ -115,6 +118,12 @@ def test_a_wrong_file_is_refused(file: Path, content: str, words: list[str]):
     file.write_text(content)
     message = refusal(file)
     assert all(word in message for word in words), message
+
+
+def test_the_folder_of_runs_may_lie_in_the_home_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_configuration(file, ["runs_dir=~/runs"]).runs_dir == str(tmp_path / "runs")
+    assert load_configuration(file, ["runs_dir=~/other"]).run_id == load_configuration(file).run_id
 
 
 def test_a_missing_file_is_refused(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Oracle table of agents: how many of the kernels that an optimizer was given could have been made faster, and by whom.
+"""Oracle table of agents, of the kernels that an optimizer was given: the share that could have been made faster.
 
     python tools/agents_oracle.py RUN [--role optimizer] [--gain 1.1] [--judge] [--out TABLE.json]
 

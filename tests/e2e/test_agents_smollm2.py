@@ -44,7 +44,7 @@ rollout:
   problems_per_iteration: 2
   samples_per_problem: 3
   sampling: {{max_new_tokens: 16}}
-  sglang: {{command: [{python}, {double}], gpus_per_server: 0, canary_dtype: float32}}
+  sglang: {{command: [{python}, {double}], flags: [], gpus_per_server: 0, canary_dtype: float32}}
   episode: {{reward: "kernelbench - 0.2*stand_in_terms:characters"}}
 judge: {{device: cpu, compile: never, workers: 2, device_memory_gb: null}}
 update: {{optimizer_steps: 1, tokens_per_rank: 8192, gpus_per_rank: 0, threads_per_rank: 1, warmup_steps: 0}}

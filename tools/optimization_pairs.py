@@ -9,6 +9,7 @@ median of that ratio. `--earlier` looks at the pairs of `draw_pairs` with an ear
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -59,11 +60,15 @@ def judged(pairs: Sequence[ModulePair], workers: int) -> list[Gain]:
         if kernel is not None
     ]
     with Judge(JudgeConfig(compile="never", workers=workers, full_size_share=0.0, timeout_s=60)) as judge:
-        verdicts = judge.evaluate_many(items)
+        verdicts = judge.evaluate_many(items, _tell)
     return [
         gain_of(pair, earlier, answer)
         for pair, earlier, answer in zip(pairs, verdicts[::2], verdicts[1::2], strict=True)
     ]
+
+
+def _tell(done: int, total: int, **figures: float) -> None:
+    print(f"\r{done} of {total} kernels", end="" if done < total else "\n", file=sys.stderr, flush=True)
 
 
 def table(gains: Iterable[Gain]) -> list[str]:

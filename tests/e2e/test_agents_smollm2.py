@@ -50,6 +50,7 @@ judge: {{device: cpu, compile: never, workers: 2, device_memory_gb: null}}
 update: {{optimizer_steps: 1, tokens_per_rank: 8192, gpus_per_rank: 0, threads_per_rank: 1, warmup_steps: 0}}
 evaluation: {{samples_per_problem: 2, pass_at: [1, 2], greedy: false}}
 tracking: {{mode: disabled}}
+prefect: {{start_timeout_s: 300}}
 """
 
 

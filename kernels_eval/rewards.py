@@ -60,8 +60,7 @@ def speedup_capped(verdict: Verdict) -> float:
 def four_part(verdict: Verdict) -> float:
     """0.4·min(speedup / 2, 2) + 0.3 correct + 0.2·efficiency + 0.1 compiled: the reward of agents. Range 0 … 1.4.
 
-    Efficiency, of a correct kernel, is that of its memory traffic (bytes needed over bytes moved) times the occupancy
-    that its registers allow; each counts where the judge made an issue of it, and is 1 where it did not.
+    Efficiency is that of a correct kernel's memory traffic times that of its registers (`Verdict.efficiency`).
     """
     if not verdict.correct:
         return 0.1 if verdict.compiled and verdict.rejection_reason is None else 0.0
@@ -69,6 +68,9 @@ def four_part(verdict: Verdict) -> float:
 
 
 def _efficiency(verdict: Verdict) -> float:
+    """Return the product of both; a verdict from before they were stored has them where they are an issue alone."""
+    if verdict.efficiency is not None:
+        return verdict.efficiency.memory * verdict.efficiency.registers
     moved = max((issue.value for issue in verdict.issues if issue.kind is IssueKind.REDUNDANT_TRAFFIC), default=1.0)
     occupancies = (issue.value for issue in verdict.issues if issue.kind is IssueKind.LOW_OCCUPANCY)
     return min(1.0 / max(moved, 1.0), 1.0) * min(occupancies, default=1.0)

@@ -117,6 +117,17 @@ class Issue(FrozenModel):
     remedy: str
 
 
+class Efficiency(FrozenModel):
+    """Use that a correct kernel makes of memory and registers, each from 0 to 1; the reward `four_part` has it."""
+
+    memory: float
+    """Without a GPU: bytes that the problem needs over those that the launches move, as counted. On one, which counts
+    none: time that the device needs for them at its peak rates, over that of a call."""
+    registers: float
+    """Warps for which a processor has registers over those that it can hold, of the kernel with the fewest; 1 where it
+    was not compiled. On a GPU the candidate's process reads the registers off the compiled kernel."""
+
+
 class Cell(FrozenModel):
     """Result at one workload of a problem that lists several (kernels_eval.workloads)."""
 
@@ -173,6 +184,8 @@ class Verdict(FrozenModel):
     resources: tuple[Resources, ...] = ()
     profile: Profile | None = None
     """Kernels and rates of a call, on a GPU; None unless correct."""
+    efficiency: Efficiency | None = None
+    """None unless correct; verdicts of JUDGE_VERSION 23 and before have none."""
     issues: tuple[Issue, ...] = ()
     """Issues of a correct kernel, those of the whole call first. Without a GPU all classes are looked for; on one those
     that the profile and the compiler show."""

@@ -55,6 +55,14 @@ def occupancy(warps: int, usage: Usage | None, architecture: str) -> Occupancy:
     return Occupancy(programs, min(1.0, programs * warps / limits.processor_warps), limiter)
 
 
+def register_share(registers: int, architecture: str) -> float:
+    """Return the warps for which a processor has registers, over those that it can hold; 1 of unknown architectures."""
+    limits = ARCHITECTURES.get(architecture)
+    if limits is None:
+        return 1.0
+    return min(1.0, _by_registers(1, Usage(registers=registers), limits) / limits.processor_warps)
+
+
 def _by_registers(warps: int, usage: Usage, limits: Limits) -> int:
     each = max(usage.registers or _UNKNOWN_REGISTERS, 1) * limits.warp_threads
     rounded = -(-each // limits.register_unit) * limits.register_unit

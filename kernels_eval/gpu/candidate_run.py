@@ -45,6 +45,7 @@ from kernels_eval.gpu.timing.phases import Phase
 from kernels_eval.gpu.timing.statistics import overlapped_s, sol_score
 from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan, UnreliableTimingError
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
+from kernels_eval.inspection.efficiency import measured_efficiency
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -319,6 +320,7 @@ class CandidateRun:
             max_rel_error=self._errors.relative,
             resources=self._resources,
             profile=profile,
+            efficiency=measured_efficiency(profile, self._resources),
             issues=issues_of_profile(profile, self._resources, 1e6 * candidate_s),
         )
 

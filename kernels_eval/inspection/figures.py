@@ -14,6 +14,8 @@ from kernels_eval.cost.occupancy import Limiter, Usage, occupancy
 from kernels_eval.cost.roofline import Bound, LaunchTime, launch_times, total_s
 from kernels_eval.frozen import FrozenModel
 
+LEAST_SHARE = 0.1
+"""Share of the call's time from which on a launch is looked at."""
 _TENSOR = ("dot_half", "dot_tf32", "dot_byte")
 
 

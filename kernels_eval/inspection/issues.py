@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kernels_eval.cost.hardware import Hardware
-from kernels_eval.inspection.figures import CallFigures, LaunchFigures
+from kernels_eval.inspection.figures import LEAST_SHARE, CallFigures, LaunchFigures
 from kernels_eval.verdict import MOST_KERNELS, Issue, IssueKind, Profile, Resources
 
-_LEAST_SHARE = 0.1
-"""Share of the call's time from which on a launch is looked at."""
 _LEAST_SECTOR_SHARE = 0.5
 _LEAST_LANE_SHARE = 0.55
 """Rows are padded to a power of two: nearly all paddings leave more than this."""
@@ -60,7 +58,7 @@ def find_issues(figures: CallFigures, hardware: Hardware) -> tuple[Issue, ...]:
     """Return the issues of a call, those of the whole call first, then launch by launch."""
     issues = [found.of() for found in _of_call(figures, hardware)]
     for launch in figures.launches:
-        if launch.share >= _LEAST_SHARE:
+        if launch.share >= LEAST_SHARE:
             of_launch = (*_of_memory(launch), *_of_programs(launch, hardware))
             issues.extend(found.of(launch.kernel, launch.line) for found in of_launch)
     first: dict[tuple[IssueKind, str | None, int], Issue] = {}

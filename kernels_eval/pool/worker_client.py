@@ -20,6 +20,7 @@ from kernels_eval.cost.occupancy import Usage
 from kernels_eval.cost.roofline import total_s
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.inspection.efficiency import counted_efficiency
 from kernels_eval.inspection.figures import Work, figures_of
 from kernels_eval.inspection.issues import find_issues
 from kernels_eval.pool.builds_ahead import BuildsAhead, build
@@ -223,13 +224,13 @@ def build_verdict(built: Compiled, runs: bool, compiler: str = "nvcc") -> Verdic
 
 
 def _with_issues(config: JudgeConfig, judged: Judged) -> Judged:
-    """Return the same with the issues of a correct kernel in its verdict."""
+    """Return the same with efficiency and issues of a correct kernel in its verdict."""
     if not judged.verdict.correct or not judged.launches:
         return judged
     hardware = HARDWARE[config.roofline_hardware]
     figures = figures_of(judged.launches, judged.usages, judged.work, hardware)
-    verdict = judged.verdict.model_copy(update={"issues": find_issues(figures, hardware)})
-    return judged._replace(verdict=verdict)
+    found = {"efficiency": counted_efficiency(figures, hardware), "issues": find_issues(figures, hardware)}
+    return judged._replace(verdict=judged.verdict.model_copy(update=found))
 
 
 def _to_compile(reply: dict[str, Any]) -> Iterator[tuple[list[KernelSource], list[Launch]]]:

@@ -35,6 +35,9 @@ class SftDataConfig(FrozenModel):
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
     pairs: int = Field(default=10_000, ge=1)
     """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
+    optimizations: Annotated[int, AddedLater] = Field(default=0, ge=0)
+    """Further pairs of the `modules` corpus: a correct kernel that takes long, what the judge says of it, and a faster
+    one. Those that turn out less than 1.2 times as fast are not trained on. Agents of later turns learn from them."""
     leave_out: Annotated[tuple[str, ...], AddedLater] = ()
     """Operators that the `modules` corpus does not show while training problems of the same source have them: what
     is left for RL to find. As in `problems.unseen`, which neither shows."""
@@ -81,13 +84,16 @@ class SftDataConfig(FrozenModel):
     repair_fraction: float = Field(default=0.3, ge=0, le=1)
     """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
     stop_fraction: float = Field(default=0.0, ge=0, lt=1)
-    """Share of those whose earlier kernel is as fast as the corpus knows it: an agent that may stop learns to."""
+    """Share of those, and of `optimizations`, whose earlier kernel is as fast as the corpus knows it: an agent that may
+    stop learns to."""
 
     @property
     def generated_pairs(self) -> float:
         """Number of generated pairs, about."""
         composed = self.compositions * self.styles_per_composition * (1 + self.repair_fraction)
-        return composed * (self.corpus != "modules") + self.pairs * (self.corpus != "compositions")
+        return composed * (self.corpus != "modules") + (self.pairs + self.optimizations) * (
+            self.corpus != "compositions"
+        )
 
     @property
     def origin(self) -> str:
@@ -96,7 +102,7 @@ class SftDataConfig(FrozenModel):
             return self.path
         parts = {
             "compositions": f"{self.styles_per_composition} kernels for each of {self.compositions} compositions",
-            "modules": f"{self.pairs} pairs in KernelBench's style",
+            "modules": f"{self.pairs + self.optimizations} pairs in KernelBench's style",
         }
         return ", ".join(parts.values() if self.corpus == "both" else [parts[self.corpus]])
 

@@ -20,6 +20,11 @@ def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
             f"sft.data.corpus: found {config.corpus}, whose kernels are in Triton, with judge.backend = "
             f"{judge.backend}; expected compositions"
         )
+    if config.optimizations and (config.path is not None or config.corpus == "compositions"):
+        where = f"sft.data.corpus = {config.corpus}" if config.path is None else f"sft.data.path = {config.path}"
+        raise InputError(
+            f"sft.data.optimizations: found {config.optimizations} of the modules corpus beside {where}, expected 0"
+        )
     names = {"judge.device": judge.device}
     if judge.backend != AUTO:  # of several languages, those that a CPU does not run are judged as rollouts are
         names["sft.data.judge.device"] = config.judge.device

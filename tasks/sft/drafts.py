@@ -13,7 +13,7 @@ from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.modules.corpus import draw_pairs
+from tasks.problems.modules.corpus import draw_optimizations, draw_pairs
 from tasks.problems.modules.corpus import problem_of as module_problem_of
 from tasks.problems.modules.pair import ModulePair
 from tasks.problems.pairs import load_pairs
@@ -29,6 +29,8 @@ REPAIR_MISTAKES = 0.5
 """Share of operators with a mistake in the earlier kernel of a repair (at least one), without `sft.data.mended`."""
 SECOND_REPAIRS = 0.4
 """Share of repairs with two earlier kernels."""
+LEAST_GAIN = 1.2
+"""Time of a slow kernel over the time of the answer, from which on an optimization is trained on."""
 
 
 class Draft(FrozenModel):
@@ -41,6 +43,8 @@ class Draft(FrozenModel):
     """Before the kernel, without tags."""
     composition: str = ""
     style: str = ""
+    least_gain: float = 0.0
+    """Of an optimization: the earlier kernel has to be right and take so many times as long. 0: it may be anything."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, 
     if config.corpus != "compositions":
         unseen = frozenset(problems.unseen) | frozenset(config.leave_out)
         drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen)]
+        drafts += _optimizations(config, seed, unseen)
     return drafts
 
 
@@ -84,6 +89,19 @@ def _module_draft(pair: ModulePair) -> Draft:
         composition=pair.operator,
         style=style,
     )
+
+
+def _optimizations(config: SftDataConfig, seed: int, unseen: frozenset[str]) -> list[Draft]:
+    """Return the optimizations; in `stop_fraction` of them the answer is the earlier kernel itself."""
+    generator = random.Random(f"stops-{seed}")
+    drafts: list[Draft] = []
+    for pair in draw_optimizations(config.optimizations, seed, unseen):
+        draft = _module_draft(pair)
+        if config.stop_fraction and generator.random() < config.stop_fraction:
+            drafts.append(draft.model_copy(update={"earlier": (draft.kernel,)}))
+        else:
+            drafts.append(draft.model_copy(update={"least_gain": LEAST_GAIN}))
+    return drafts
 
 
 def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str) -> list[Draft]:

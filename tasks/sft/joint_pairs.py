@@ -39,7 +39,7 @@ def build_joint_pairs(
     rows: dict[str, dict[str, Any]] = {}
     solved = 0
     for problem_id, trajectories in of_problem.items():
-        conversations = [_history(trajectory, episode) for trajectory in trajectories]
+        conversations = [history_of(trajectory, episode) for trajectory in trajectories]
         right = [turn for turns in conversations for turn in turns if turn.verdict.correct]
         if right:
             solved += 1
@@ -56,7 +56,7 @@ def build_joint_pairs(
     return publish_pairs(numbered, metadata, verified=True, destination=destination)
 
 
-def _history(trajectory: Trajectory, episode: EpisodeConfig) -> list[HistoryTurn]:
+def history_of(trajectory: Trajectory, episode: EpisodeConfig) -> list[HistoryTurn]:
     """Return the judged turns of a conversation, up to the first that the machine failed on."""
     turns: list[HistoryTurn] = []
     for turn in trajectory.turns:

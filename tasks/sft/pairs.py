@@ -73,14 +73,22 @@ def build_sft_data(
             f"sft.data: found no pair to train on among {len(kept)}, expected correct kernels "
             "(or set `verified: false`)"
         )
-    metadata = {
+    metadata: dict[str, Any] = {
         "pairs": len(kept),
         "used": used,
         "verified": config.verified,
         "dropped_contaminated": cleaned.dropped,
         "dropped_faults": len(rows) - len(kept),
     }
+    if any(draft.least_gain for draft in cleaned.clean):
+        metadata["optimizations"] = _count_optimizations(cleaned.clean, rows)
     return publish_pairs(kept, metadata, config.verified, destination)
+
+
+def _count_optimizations(drafts: Sequence[Draft], rows: Sequence[dict[str, Any] | None]) -> dict[str, int]:
+    """Return how many optimizations were drawn, and how many of them are trained on."""
+    found = [row for draft, row in zip(drafts, rows, strict=True) if draft.least_gain]
+    return {"drawn": len(found), "used": sum(row is not None and row["used"] for row in found)}
 
 
 def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig, kernel_source: str) -> JudgeConfig:
@@ -159,7 +167,17 @@ def _row(
     # A repair that makes it worse teaches to ignore the feedback.
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
-    keeps = bool(history) and reward <= best_turn(history).reward
+    gains = draft.least_gain > 0 and _gain(history[-1].verdict, verdict) >= draft.least_gain
+    used = used and (gains or not draft.least_gain)
+    # Of two kernels below or beyond the rewarded speeds the faster one is the answer too.
+    keeps = bool(history) and not gains and reward <= best_turn(history).reward
     thought = draft.reasoning if config.reasoning == "keep" else ""
     row = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps, reasoning=thought)
     return {**row, "pair_id": f"{number:06d}", "composition": draft.composition, "style": draft.style, "used": used}
+
+
+def _gain(earlier: Verdict, verdict: Verdict) -> float:
+    """Return the time of an earlier kernel over the time of the answer; 0 if one is not right, or was not timed."""
+    if not (earlier.correct and verdict.correct and earlier.candidate_ms and verdict.candidate_ms):
+        return 0.0
+    return earlier.candidate_ms / verdict.candidate_ms

@@ -87,6 +87,8 @@ PROFILE_TYPE = pa.struct(
     ]
 )
 """Of a correct kernel on a GPU, else null; tables that earlier versions wrote lack it."""
+EFFICIENCY_TYPE = pa.struct([("memory", pa.float64()), ("registers", pa.float64())])
+"""Of a correct kernel, else null; tables that earlier versions wrote lack it."""
 VERDICT_TYPE = pa.struct(
     [
         ("status", pa.string()),
@@ -103,6 +105,7 @@ VERDICT_TYPE = pa.struct(
         ("max_rel_error", pa.float64()),
         ("resources", pa.list_(RESOURCES_TYPE)),
         ("profile", PROFILE_TYPE),
+        ("efficiency", EFFICIENCY_TYPE),
         ("issues", pa.list_(ISSUE_TYPE)),
         ("judge_version", pa.string()),
         ("hardware", pa.string()),

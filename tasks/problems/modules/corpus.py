@@ -25,6 +25,7 @@ from tasks.problems.modules.families import (
 )
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.slow_forms import slow_kernel
 
 FAMILIES: tuple[tuple[Family, float], ...] = (
     (attention.FAMILY, 0.5),
@@ -73,6 +74,18 @@ def draw_pairs(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> I
     return islice(distinct, count)
 
 
+def draw_optimizations(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> Iterator[ModulePair]:
+    """Yield `count` distinct pairs without an unseen operator that each answer a correct kernel that takes longer.
+
+    How much longer, the judge says. They are drawn apart from the pairs of `draw_pairs`, which stay as they are.
+    Raises InputError as `draw_pairs` does.
+    """
+    check_operators(unseen)
+    rng = Draw(f"module-optimizations-{seed}")
+    distinct = _distinct(_with_slow_kernels(rng, unseen), lambda pair: (pair.problem_source, pair.earlier_source))
+    return islice(distinct, count)
+
+
 def draw_problems(
     count: int, seed: int, unseen: frozenset[str] = frozenset(), levels: Collection[int] = LEVELS
 ) -> list[Problem]:
@@ -109,14 +122,27 @@ def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:
 
 
 def _draws(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
+    """Yield drawn pairs; of those without a slow earlier kernel `WRONG_EARLIER` answer a wrong one."""
+    for pair in _drawn(rng, unseen):
+        if pair.earlier_source is None and rng.chance(WRONG_EARLIER):
+            yield pair.model_copy(update={"earlier_source": with_mistake(rng, pair.kernel_source)})
+        else:
+            yield pair
+
+
+def _with_slow_kernels(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
+    """Yield drawn pairs whose earlier kernel is slow, without those of which no slow one is known."""
+    for pair in _drawn(rng, unseen):
+        slow = slow_kernel(rng, pair.kernel_source, pair.slower)
+        if slow is not None:
+            yield pair.model_copy(update={"earlier_source": slow})
+
+
+def _drawn(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
     families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
     weights = [weight for _, weight in families]
     while True:
-        family = rng.choices([family for family, _ in families], weights)[0]
-        pair = family.draw(rng, unseen)
-        if pair.earlier_source is None and rng.chance(WRONG_EARLIER):
-            pair = pair.model_copy(update={"earlier_source": with_mistake(rng, pair.kernel_source)})
-        yield pair
+        yield rng.choices([family for family, _ in families], weights)[0].draw(rng, unseen)
 
 
 def _distinct(pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]) -> Iterator[ModulePair]:

@@ -53,14 +53,16 @@ def draw_over_dimension(rng: Draw, family: str, operator: OverDimension) -> Modu
         constants=dimension.shape.constants,
     )
     written = _Written(module, operator, value, keep, own)
+    problem = problem_text(rng, module)
     return ModulePair(
         family=family,
         operator=operator.name,
         title=module.title,
-        problem_source=problem_text(rng, module),
+        problem_source=problem,
         kernel_source=written.kernel(dimension.fast()),
         style="fast",
         earlier_source=written.kernel(dimension.slow(rng)) if rng.chance(_SLOW) else None,
+        slower=(written.kernel(dimension.slow(Draw(problem))),),
     )
 
 

@@ -24,6 +24,8 @@ class ModulePair(FrozenModel):
     """`plain`, or `fast` where the family knows a faster way."""
     earlier_source: str | None = None
     """A slow or wrong kernel that this one is an answer to."""
+    slower: tuple[str, ...] = ()
+    """Correct kernels for the same problem that take longer, beside those of `tasks.problems.modules.slow_forms`."""
 
     @property
     def operators(self) -> tuple[str, ...]:

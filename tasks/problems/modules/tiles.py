@@ -14,7 +14,7 @@ from tasks.problems.modules.draw import Draw, Shape
 _LARGEST_ROW = 16384
 _LARGEST_TILE = 512
 _MOST_ROWS = 2**14
-_LARGEST_GRID_Y = 65535
+LARGEST_GRID_Y = 65535
 """Programs that a launch may have in its second axis, by CUDA's table of compute capabilities."""
 
 
@@ -151,7 +151,7 @@ class Dimension:
     def _wide_enough(self, columns: int) -> int:
         """Return the columns of a tile, doubled until the programs beside each other are a grid's second axis."""
         inner = math.prod(self.shape.sizes[self.dim + 1 :])
-        while inner > columns * _LARGEST_GRID_Y:
+        while inner > columns * LARGEST_GRID_Y:
             columns *= 2
         return columns
 

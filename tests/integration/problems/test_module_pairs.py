@@ -3,7 +3,7 @@
 import pytest
 
 from kernels_eval import Judge, JudgeConfig, Status
-from tasks.problems.modules.corpus import FAMILIES, problem_of
+from tasks.problems.modules.corpus import FAMILIES, draw_optimizations, problem_of
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.mistakes import with_mistake
 
@@ -35,6 +35,16 @@ def wrong(judge, pairs):
 @pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
 def test_a_few_of_each_family_are_correct(judge, family):
     assert not wrong(judge, drawn(family, 2, "few"))
+
+
+@pytest.mark.long
+def test_slow_kernels_are_correct_and_most_take_longer(judge):
+    pairs = list(draw_optimizations(16, seed=5))
+    items = [(problem_of(pair), kernel) for pair in pairs for kernel in (pair.earlier_source, pair.kernel_source)]
+    verdicts = judge.evaluate_many(items)
+    assert {verdict.status for verdict in verdicts} == {Status.CORRECT}
+    ratios = [slow.candidate_ms / fast.candidate_ms for slow, fast in zip(verdicts[::2], verdicts[1::2], strict=True)]
+    assert sum(ratio >= 1.2 for ratio in ratios) > len(ratios) / 2
 
 
 @pytest.mark.slow

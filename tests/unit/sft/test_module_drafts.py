@@ -46,6 +46,31 @@ def test_rl_has_operators_that_the_corpus_leaves_out():
     assert "softmax" in sources
 
 
+def test_optimizations_follow_the_pairs_and_change_none_of_them():
+    plain = SftDataConfig(corpus="modules", pairs=20)
+    more = plain.model_copy(update={"optimizations": 60, "stop_fraction": 0.3})
+    drafts = generate_drafts(more, ProblemsConfig(unseen=UNSEEN), 0)
+    assert drafts[:20] == generate_drafts(plain, ProblemsConfig(unseen=UNSEEN), 0)
+    assert len(drafts) == 80
+    stops = [draft for draft in drafts[20:] if draft.earlier == (draft.kernel,)]
+    assert 6 <= len(stops) <= 30
+    assert {draft.least_gain for draft in stops} == {0.0}
+    assert {draft.least_gain for draft in drafts[20:] if draft not in stops} == {1.2}
+    assert not {name for draft in drafts for name in draft.composition.split("+")} & set(UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, r"sft\.data\.optimizations: found 5 .* beside sft\.data\.corpus = compositions, expected 0"),
+        ({"corpus": "modules", "path": "x.jsonl"}, r"beside sft\.data\.path = x\.jsonl, expected 0"),
+    ],
+)
+def test_optimizations_of_another_corpus_are_refused(settings: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        check_corpus(SftDataConfig.model_validate({"optimizations": 5, **settings}), JudgeConfig())
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -10,8 +10,10 @@ import pytest
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from tasks.agents.config import AgentConfig
 from tasks.pipeline.references import SftDataRef, silent
+from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.modules.corpus import draw_optimizations
 from tasks.problems.problem_set import build_problem_set
 from tasks.rollout.agent_prompts import STOP
 from tasks.rollout.config import EpisodeConfig
@@ -78,3 +80,27 @@ def test_stops_change_nothing_of_a_corpus_without_them(tmp_path: Path) -> None:
     with_stops = generate_drafts(config.model_copy(update={"stop_fraction": 0.3}), SUITE, 0)
     plain = generate_drafts(config, SUITE, 0)
     assert [draft for draft in with_stops if not draft.earlier] == [draft for draft in plain if not draft.earlier]
+
+
+def test_the_optimizer_learns_from_slow_kernels_that_the_answer_clearly_beats(tmp_path: Path) -> None:
+    """Of the slow kernels a third is 1.1 times as slow, a third 1.5 times, a third wrong; both are beyond the reward."""
+    config = SftDataConfig(corpus="modules", pairs=4, optimizations=30)
+    drawn = list(draw_optimizations(30, 0))
+    slow = {(pair.problem_source, pair.earlier_source): place % 3 for place, pair in enumerate(drawn)}
+
+    def judged(items: Sequence[tuple[Problem, str]], config: JudgeConfig, progress: Any) -> list[Verdict]:
+        right = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=9.0, candidate_ms=1.0)
+        verdicts = {None: right, 0: right.model_copy(update={"candidate_ms": 1.1})}
+        verdicts |= {1: right.model_copy(update={"candidate_ms": 1.5}), 2: Verdict(status=Status.INCORRECT)}
+        return [verdicts[slow.get((problem.source, kernel))] for problem, kernel in items]
+
+    problems = build_problem_set(SUITE, tmp_path / "problems")
+    episode = EpisodeConfig(prompt="source", feedback="brief", agents=AGENTS)
+    data = build_sft_data(problems, config, SUITE, episode, JudgeConfig(), 0, tmp_path / "data", silent, judged)
+    assert read_metadata(data.path)["optimizations"] == {"drawn": 30, "used": 10}
+    table = pl.read_parquet(data.path / PAIRS_FILE)[4:]
+    assert table["used"].to_list() == [place % 3 == 1 for place in range(30)]
+    used = table.filter("used")
+    assert set(used["role"]) == {"optimizer"}
+    answers = used["messages"].list.last().struct.field("content")
+    assert STOP not in answers, "of two kernels beyond the rewarded speeds the faster one is the answer"

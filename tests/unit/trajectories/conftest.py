@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernels_eval.rewards import reward_of
-from kernels_eval.verdict import Status, TimingSource, Verdict
+from kernels_eval.verdict import Efficiency, Status, TimingSource, Verdict
 from tasks.agents.config import SOLVER
 from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import TrajectoryBatchRef
@@ -29,7 +29,8 @@ def random_verdict(generator: random.Random) -> Verdict:
     source = generator.choice([TimingSource.GPU, TimingSource.ROOFLINE])
     speedup = generator.uniform(0.2, 5)
     return Verdict(
-        status=Status.CORRECT, compiled=True, correct=True, speedup=speedup, candidate_ms=1 / speedup, timing_source=source
+        status=Status.CORRECT, compiled=True, correct=True, speedup=speedup, candidate_ms=1 / speedup, timing_source=source,
+        efficiency=Efficiency(memory=speedup / 5, registers=0.5),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tasks.problems.modules.draw import Draw, Shape
 from tasks.problems.modules.families.elementwise import UNARY, Written, write_unary
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
+from tasks.problems.modules.slow_forms import with_step_apart
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 
@@ -61,6 +62,7 @@ def _pair(rng: Draw, binary: Binary, after: Written | None, module: Module, kern
         problem_source=problem_text(rng, module),
         kernel_source=kernel,
         style="fast",
+        slower=(with_step_apart(kernel, after.name, after.kernel),) if after else (),
     )
 
 

@@ -1,6 +1,7 @@
 """Chains of level 2: a linear layer or a convolution, element-wise steps, and a reduction, normalisation or pooling.
 
-plain: the steps are in the kernel of the product; what needs whole rows or planes has a second kernel.
+plain: the steps are in the kernel of the product; what needs whole rows or planes has a second kernel. Slower: the
+steps have a kernel of their own.
 """
 
 import re
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, map_tail, row_tail
 from tasks.problems.modules.convolution_problems import SPATIAL, Layer, written
+from tasks.problems.modules.convolution_texts import block
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.chain_steps import OPERATORS, Step, draw_steps, parts
 from tasks.problems.modules.families.elementwise import UNARY
@@ -17,6 +19,8 @@ from tasks.problems.modules.text import Argument, Input, Module, kernel_text, pr
 
 LONGEST = 2300
 """Characters of a kernel at most: about 950 tokens."""
+LONGEST_SLOW = 2700
+"""Characters of a slower kernel at most, which a model reads and does not write."""
 _WEIGHTS = {
     "linear": 9,
     "conv2d": 5,
@@ -78,17 +82,53 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     own = [base.init, *(line for step in steps for line in step.own_init)]
     own += [*(tail.own_init if tail else ()), *(line for step in later for line in step.own_init)]
     separate = tail and not fused
-    kernels = [text, tail.kernel] if tail and separate else [text]
+    after_product = [tail.kernel] if tail and separate else []
     forward = [f"x = {first}", *tail.host] if tail and separate else [f"return {first}"]
+    apart = ""
+    if steps and not fused:
+        apart = kernel_text(*_with_steps_apart(base, steps, module, tail), own)
     done = [operator, *(step.name for step in steps), *([tail.name] if tail else []), *(step.name for step in later)]
     return ModulePair(
         family=FAMILY.name,
         operator=SEPARATOR.join(done),
         title=module.title,
         problem_source=problem_text(rng, module),
-        kernel_source=kernel_text(kernels, module, forward, own),
+        kernel_source=kernel_text([text, *after_product], module, forward, own),
         style="plain",
+        slower=(apart,) if 0 < len(apart) <= LONGEST_SLOW else (),
     )
+
+
+def _with_steps_apart(
+    base: Base, steps: list[Step], module: Module, tail: Tail | None
+) -> tuple[list[str], Module, list[str]]:
+    """Return kernels, module and host statements of the chain whose steps have a launch of their own."""
+    host, product = _product(base, (), (), "")
+    kernels = [product, _steps_kernel(base, steps), *([tail.kernel] if tail else [])]
+    forward = [f"x = {host}(x, self.{base.attribute})", *_steps_host(parts(steps)[2])]
+    return kernels, module, [*forward, *(tail.host if tail else ["return x"])]
+
+
+def _steps_kernel(base: Base, steps: list[Step]) -> str:
+    """Return the kernel that applies the steps to the product's result in memory."""
+    extra, lines, _ = parts(steps)
+    index, bound, _ = base.channel
+    passed = "".join(f", {name}" for name in extra)
+    return f"""def steps_kernel(x_ptr, out_ptr{passed}, n, S, {bound}, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    {index} = offsets // S % {bound}
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+{block(lines, 4)}    tl.store(out_ptr + offsets, x, mask=offsets < n)"""
+
+
+def _steps_host(values: list[str]) -> list[str]:
+    """Return the statements of `forward` that launch it; `values`: of its further arguments."""
+    passed = "".join(f", {value}" for value in values)
+    return [
+        "n, S, y = x.numel(), x[0, 0].numel(), torch.empty_like(x)",
+        f"steps_kernel[(triton.cdiv(n, 1024),)](x, y{passed}, n, S, x.shape[1], BLOCK=1024)",
+        "x = y",
+    ]
 
 
 def _renamed(step: Step) -> Step:

@@ -238,6 +238,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         constants=shape.constants,
     )
     block = rng.pick(1024, 1024, 2048)
+    unfused = _unfused(module, chain, block)
     slow = len(chain) > 1 and rng.chance(0.3)
     return ModulePair(
         family=FAMILY.name,
@@ -246,7 +247,8 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         problem_source=problem_text(rng, module),
         kernel_source=_fused(module, chain, block),
         style="plain",
-        earlier_source=_unfused(module, chain, block) if slow else None,
+        earlier_source=unfused if slow else None,
+        slower=(unfused,) if len(chain) > 1 else (),
     )
 
 

@@ -1,15 +1,18 @@
 """Losses of predictions and targets, averaged to one number.
 
-Two launches: the partial sum of each block, or each row's loss, then the mean of these.
+Two launches: the partial sum of each block, or each row's loss, then the mean of these. Slower: a row's warps are far
+too many or too few; the losses of all elements are written to memory before they are summed.
 """
 
 from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.slow_forms import with_warps
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 _NAMES = (("predictions", "targets"), ("x", "y"), ("input", "target"), ("a", "b"))
+_SHORT_ROW = 1024
 _SIGNS = "torch.randint(0, 2, ({0},)).float() * 2 - 1"
 
 
@@ -154,7 +157,11 @@ ROWWISE = (
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     """Return a pair of a loss."""
     loss = rng.choice(rng.unless([*POINTWISE, *ROWWISE], unseen, lambda item: item.name))
-    module, kernel = _pointwise(rng, loss) if isinstance(loss, PointwiseLoss) else _rowwise(rng, loss)
+    if isinstance(loss, PointwiseLoss):
+        module, kernel, slower = _pointwise(rng, loss)
+    else:
+        module, kernel = _rowwise(rng, loss)
+        slower = (with_warps(kernel, 32 if int(module.constants[1][1]) <= _SHORT_ROW else 1),)
     return ModulePair(
         family=FAMILY.name,
         operator=loss.name,
@@ -162,6 +169,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         problem_source=problem_text(rng, module),
         kernel_source=kernel,
         style="fast",
+        slower=slower,
     )
 
 
@@ -200,7 +208,14 @@ def _mean_kernel(divisor: str) -> str:
     )
 
 
-def _pointwise(rng: Draw, loss: PointwiseLoss) -> tuple[Module, str]:
+_SUM = """def sum_kernel(loss_ptr, part_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offsets = pid * BLOCK + tl.arange(0, BLOCK)
+    loss = tl.load(loss_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(part_ptr + pid, tl.sum(loss, 0))"""
+
+
+def _pointwise(rng: Draw, loss: PointwiseLoss) -> tuple[Module, str, tuple[str, ...]]:
     shape = rng.shape(rng.choice(loss.ranks))
     a, b = rng.choice(_NAMES)
     parameter = _parameter(rng, loss.parameter, loss.values)
@@ -228,7 +243,16 @@ def _pointwise(rng: Draw, loss: PointwiseLoss) -> tuple[Module, str]:
     host += [f"loss_kernel[(parts,)]({a}, {b}, part, n{parameter.passed}, BLOCK=4096)"]
     divisor = "n" if loss.divisor == "n" else f"{a}.shape[0]"
     host += [f"mean_kernel[(1,)](part, out, parts, {divisor}, BLOCK=triton.next_power_of_2(parts))", "return out"]
-    return module, kernel_text([partial, _mean_kernel(loss.divisor)], module, host)
+    mean = _mean_kernel(loss.divisor)
+    written = partial.replace("part_ptr", "loss_ptr").replace(
+        "tl.store(loss_ptr + pid, tl.sum(tl.where(mask, loss, 0.0), 0))",
+        "tl.store(loss_ptr + offsets, loss, mask=mask)",
+    )
+    apart = [line.replace(f"{b}, part, n", f"{b}, loss, n") for line in host]
+    apart.insert(3, f"loss = torch.empty(n, device={a}.device)")
+    apart.insert(-2, "sum_kernel[(parts,)](loss, part, n, BLOCK=4096)")
+    slower = (kernel_text([written, _SUM, mean], module, apart),)
+    return module, kernel_text([partial, mean], module, host), slower
 
 
 def _rowwise(rng: Draw, loss: RowLoss) -> tuple[Module, str]:

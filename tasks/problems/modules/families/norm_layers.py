@@ -1,24 +1,30 @@
 """Layers that normalise: layer, group, instance and batch norm, and RMS norm with weights.
 
 A program has one group of neighbours in memory: in one block where it fits, otherwise in a loop that is run twice.
-Batch norm begins with a launch for partial sums.
+Batch norm begins with a launch for partial sums. Slower: the loop with small blocks, or far too many warps for a group.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.problems.modules.draw import Draw, Shape
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.slow_forms import with_warps
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 _LARGEST = 16384
+_SMALL_BLOCK = 128
+_SHORTEST = 1024
+"""Elements of a group from which on a loop with small blocks is slow."""
+_Written = tuple[Module, str, tuple[str, ...]]
+"""A layer's module, its kernel, and slower ones."""
 
 
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     """Return a pair of one of the layers."""
     name = rng.choice([name for name in _LAYERS if name not in unseen])
-    module, kernel = _LAYERS[name](rng)
+    module, kernel, slower = _LAYERS[name](rng)
     return ModulePair(
         family=FAMILY.name,
         operator=name,
@@ -26,6 +32,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         problem_source=problem_text(rng, module),
         kernel_source=kernel,
         style="fast",
+        slower=slower,
     )
 
 
@@ -40,14 +47,25 @@ class _Groups:
     channel: str = ""
     """Expression of the index of an element's weight; none: no weights."""
     bias: bool = True
+    block: int = 0
+    """Elements of a group at a time; 0: all where they fit."""
 
     @property
     def fits(self) -> bool:
-        return self.size <= _LARGEST
+        return not self.block and self.size <= _LARGEST
+
+    def written(self, kernel_of: "Callable[[_Groups], str]") -> tuple[str, tuple[str, ...]]:
+        """Return the kernel, and slower ones; `kernel_of`: writes it for this way to a group or another one."""
+        kernel = kernel_of(self)
+        if self.size < _SHORTEST:
+            return kernel, (with_warps(kernel, 32),)
+        return kernel, (kernel_of(replace(self, block=_SMALL_BLOCK)),)
 
     @property
     def sizes(self) -> str:
         """Return the launch's keyword arguments."""
+        if self.block:
+            return f"BLOCK={self.block}"
         if not self.fits:
             return "BLOCK=4096, num_warps=8"
         return "BLOCK=triton.next_power_of_2(R)" + (", num_warps=8" if self.size > 2048 else "")
@@ -106,7 +124,7 @@ def _image(rng: Draw, ranks: tuple[int, ...] = (4,)) -> Shape:
     return rng.shape(rng.choice(ranks), least=2**16)
 
 
-def _layer_norm(rng: Draw) -> tuple[Module, str]:
+def _layer_norm(rng: Draw) -> _Written:
     rank = rng.pick(2, 3, 3, 4)
     shape = rng.shape(rank, most=2**23)
     covered = rng.pick(1, rank - 1)
@@ -119,15 +137,16 @@ def _layer_norm(rng: Draw) -> tuple[Module, str]:
     module = _layer("Layer Normalization", rng, shape, attribute, layer, (argument,))
     groups = _Groups(math.prod(sizes), channel="cols")
     ln = f"self.{attribute}"
-    host = ["x = x.contiguous()", "out = torch.empty_like(x)", f"R = {ln}.weight.numel()"]
-    host += [
-        f"norm_kernel[(x.numel() // R,)](x, {ln}.weight, {ln}.bias, out, R, {ln}.eps, {groups.sizes})",
-        "return out",
-    ]
-    return module, kernel_text([groups.kernel()], module, host)
+
+    def kernel_of(groups: _Groups) -> str:
+        host = ["x = x.contiguous()", "out = torch.empty_like(x)", f"R = {ln}.weight.numel()"]
+        launch = f"norm_kernel[(x.numel() // R,)](x, {ln}.weight, {ln}.bias, out, R, {ln}.eps, {groups.sizes})"
+        return kernel_text([groups.kernel()], module, [*host, launch, "return out"])
+
+    return module, *groups.written(kernel_of)
 
 
-def _group_norm(rng: Draw) -> tuple[Module, str]:
+def _group_norm(rng: Draw) -> _Written:
     shape = _image(rng, (3, 4, 4, 5))
     channels = shape.sizes[1]
     count = rng.choice([count for count in (2, 4, 8) if channels % count == 0])
@@ -148,11 +167,15 @@ def _group_norm(rng: Draw) -> tuple[Module, str]:
     gn = f"self.{attribute}"
     host = ["x = x.contiguous()", "out = torch.empty_like(x)", f"B, C, G = x.shape[0], x.shape[1], {gn}.num_groups"]
     host += ["spatial = x.numel() // (B * C)", "R = C // G * spatial"]
-    host += [f"norm_kernel[(B * G,)](x, {gn}.weight, {gn}.bias, out, R, spatial, C // G, G, {gn}.eps, {groups.sizes})"]
-    return module, kernel_text([groups.kernel()], module, [*host, "return out"])
+    launch = f"norm_kernel[(B * G,)](x, {gn}.weight, {gn}.bias, out, R, spatial, C // G, G, {gn}.eps, "
+
+    def kernel_of(groups: _Groups) -> str:
+        return kernel_text([groups.kernel()], module, [*host, f"{launch}{groups.sizes})", "return out"])
+
+    return module, *groups.written(kernel_of)
 
 
-def _instance_norm(rng: Draw) -> tuple[Module, str]:
+def _instance_norm(rng: Draw) -> _Written:
     shape = _image(rng, (3, 4, 4, 5))
     layer = f"nn.InstanceNorm{shape.rank - 2}d"
     affine = rng.chance(0.25)
@@ -170,11 +193,15 @@ def _instance_norm(rng: Draw) -> tuple[Module, str]:
         "R = x.numel() // (B * C)",
     ]
     weights, extra = (f"{norm}.weight, {norm}.bias, ", ", C") if affine else ("", "")
-    host += [f"norm_kernel[(B * C,)](x, {weights}out, R{extra}, {norm}.eps, {groups.sizes})", "return out"]
-    return module, kernel_text([groups.kernel()], module, host)
+    launch = f"norm_kernel[(B * C,)](x, {weights}out, R{extra}, {norm}.eps, "
+
+    def kernel_of(groups: _Groups) -> str:
+        return kernel_text([groups.kernel()], module, [*host, f"{launch}{groups.sizes})", "return out"])
+
+    return module, *groups.written(kernel_of)
 
 
-def _weighted_rms_norm(rng: Draw) -> tuple[Module, str]:
+def _weighted_rms_norm(rng: Draw) -> _Written:
     shape = rng.shape(rng.pick(2, 3), most=2**23)
     name = shape.names[-1]
     form = rng.pick(
@@ -194,8 +221,12 @@ def _weighted_rms_norm(rng: Draw) -> tuple[Module, str]:
     )
     groups = _Groups(shape.sizes[-1], channel="cols", bias=False)
     host = ["x = x.contiguous()", "out = torch.empty_like(x)", "R = x.shape[-1]"]
-    host += [f"norm_kernel[(x.numel() // R,)](x, self.weight, out, R, self.eps, {groups.sizes})", "return out"]
-    return module, kernel_text([groups.kernel(rms=True)], module, host)
+
+    def kernel_of(groups: _Groups) -> str:
+        launch = f"norm_kernel[(x.numel() // R,)](x, self.weight, out, R, self.eps, {groups.sizes})"
+        return kernel_text([groups.kernel(rms=True)], module, [*host, launch, "return out"])
+
+    return module, *groups.written(kernel_of)
 
 
 _BATCH_SUMS = """def sums_kernel(x_ptr, part_ptr, R, BLOCK: tl.constexpr):
@@ -226,7 +257,7 @@ _BATCH_NORM = """def norm_kernel(
         tl.store(out_ptr + g * R + cols, (v - mean) * scale + b, mask=cols < R)"""
 
 
-def _batch_norm(rng: Draw) -> tuple[Module, str]:
+def _batch_norm(rng: Draw) -> _Written:
     shape = _image(rng, (3, 4, 4, 5))
     attribute = rng.pick("bn", "norm", "batch_norm")
     given = rng.pick("num_features=num_features", "num_features")
@@ -246,10 +277,10 @@ def _batch_norm(rng: Draw) -> tuple[Module, str]:
         "ROWS=triton.next_power_of_2(B), BLOCK=1024)",
         "return out",
     ]
-    return module, kernel_text([_BATCH_SUMS, _BATCH_NORM], module, host)
+    return module, kernel_text([_BATCH_SUMS, _BATCH_NORM], module, host), ()
 
 
-_LAYERS: dict[str, Callable[[Draw], tuple[Module, str]]] = {
+_LAYERS: dict[str, Callable[[Draw], _Written]] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,

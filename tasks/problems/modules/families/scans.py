@@ -1,17 +1,23 @@
 """Cumulative sums and products: forward, reverse, exclusive, masked.
 
-fast: the dimension is one tile where it fits; longer rows are scanned block by block with a carry.
+fast: the dimension is one tile where it fits; longer rows are scanned block by block with a carry. Slower: short rows
+so too, with small blocks; narrow tiles; or far too many warps for a row.
 """
 
+import math
 from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw, Shape
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.slow_forms import with_warps
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
-from tasks.problems.modules.tiles import Dimension, written_dim
+from tasks.problems.modules.tiles import LARGEST_GRID_Y, Dimension, written_dim
 
 _LONGEST_ROW = 8192
 _LONGEST_TILE = 512
+_SMALL_BLOCK = 128
+_NARROW = 4
+"""Columns of a narrow tile."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         problem_source=problem_text(rng, module),
         kernel_source=_kernel_source(module, scan, dimension, value),
         style="fast",
+        slower=_slower(module, scan, dimension, value),
     )
 
 
@@ -115,6 +122,18 @@ def _kernel_source(module: Module, scan: Scan, dimension: Dimension, dim: str) -
     if not dimension.is_last:
         return _tile(module, scan, dimension, dim)
     return _row(module, scan) if dimension.size <= _LONGEST_ROW else _carry(module, scan)
+
+
+def _slower(module: Module, scan: Scan, dimension: Dimension, dim: str) -> tuple[str, ...]:
+    """Return slower kernels of rows or tiles that fit; a long row's have smaller blocks (slow_forms)."""
+    if not dimension.is_last:
+        inner = math.prod(dimension.shape.sizes[dimension.dim + 1 :])
+        return (_tile(module, scan, dimension, dim, _NARROW),) if inner <= _NARROW * LARGEST_GRID_Y else ()
+    if dimension.size > _LONGEST_ROW:
+        return ()
+    if scan.carries and dimension.size >= 4 * _SMALL_BLOCK:
+        return (_carry(module, scan, f"BLOCK={_SMALL_BLOCK}"),)
+    return (with_warps(_row(module, scan), 32),)
 
 
 def _pointers(scan: Scan) -> tuple[str, str]:
@@ -145,7 +164,7 @@ def _row(module: Module, scan: Scan) -> str:
     return kernel_text([kernel], module, host)
 
 
-def _carry(module: Module, scan: Scan) -> str:
+def _carry(module: Module, scan: Scan, sizes: str = "BLOCK=4096, num_warps=8") -> str:
     pointers, given = _pointers(scan)
     body = (
         "    cols = start + tl.arange(0, BLOCK)\n    valid = cols < R\n    offsets = tl.program_id(0) * R + cols\n"
@@ -157,13 +176,13 @@ def _carry(module: Module, scan: Scan) -> str:
         "    carry = 0.0\n    for start in range(0, R, BLOCK):\n    " + body.replace("\n", "\n    ")
     )
     host = [*_contiguous(scan), "R = x.shape[-1]", "out = torch.empty_like(x)"]
-    host += [f"scan_kernel[(x.numel() // R,)]({given}, R, BLOCK=4096, num_warps=8)", "return out"]
+    host += [f"scan_kernel[(x.numel() // R,)]({given}, R, {sizes})", "return out"]
     return kernel_text([kernel], module, host)
 
 
-def _tile(module: Module, scan: Scan, dimension: Dimension, dim: str) -> str:
+def _tile(module: Module, scan: Scan, dimension: Dimension, dim: str, columns: int = 0) -> str:
     pointers, given = _pointers(scan)
-    columns = min(64, max(16, 8192 // (1 << (dimension.size - 1).bit_length())))
+    columns = columns or min(64, max(16, 8192 // (1 << (dimension.size - 1).bit_length())))
     kernel = (
         f"def scan_kernel({pointers}, R, inner, ROWS: tl.constexpr, COLS: tl.constexpr):\n"
         "    rows = tl.arange(0, ROWS)[:, None]\n    cols = tl.program_id(1) * COLS + tl.arange(0, COLS)\n"

@@ -29,6 +29,23 @@ def test_the_configurations_for_one_gpu_fit_24_gb(name: str, gpu: str):
     assert all(found.beside.values())
 
 
+SMOLLM2 = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536,
+    "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "vocab_size": 49152,
+    "max_position_embeddings": 8192, "tie_word_embeddings": True,
+}  # fmt: skip
+ADAPTERS = ("sft.shared=true", "rollout.sglang.adapter_rank=16", "update.lora={rank: 16, alpha: 32}")
+
+
+def test_two_pretrained_agents_fit_80_gb_and_as_adapters_they_share_a_server(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
+    whole, adapters = (planned("agents-smollm2", f"model.pretrained={tmp_path}", *more) for more in ((), ADAPTERS))
+    assert (whole.gpus, adapters.gpus) == (1, 1)
+    assert whole.fits
+    assert adapters.fits
+    assert adapters.beside["servers"] < 0.6 * whole.beside["servers"]
+
+
 def test_on_one_gpu_everything_has_to_fit_together():
     assert not planned("one-gpu", "judge.device_memory_gb=20", gpu="rtx4090").fits
     assert planned("one-gpu", "judge.device_memory_gb=20").fits

@@ -280,6 +280,15 @@ def logit_bytes(shape: Shape, tokens: int) -> float:
     return 3.0 * min(whole, float(HEAD_SLICE_BYTES))
 
 
+def served_share(shape: Shape, gpu_bytes: float, fraction: float, tensor_parallel: int, most_tokens: float) -> float:
+    """Return the share of each GPU for a server's weights and cache: `fraction`, or less for a cache of `most_tokens`.
+
+    `most_tokens`: SGLang's `--max-total-tokens`; infinite where it is not set.
+    """
+    limited = 2.0 * shape.parameters + most_tokens * shape.cache_bytes()
+    return min(fraction, limited / (gpu_bytes * tensor_parallel))
+
+
 def generation_room(shape: Shape, gpu_bytes: float, fraction: float, tensor_parallel: int) -> int:
     """Return the tokens that fit beside a server's weights in this fraction of each GPU; 0 or less: they do not fit."""
     room = gpu_bytes * fraction * tensor_parallel - 2.0 * shape.parameters

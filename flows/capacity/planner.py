@@ -17,6 +17,7 @@ from flows.capacity.memory import (
     TrainingJob,
     checkpoint_bytes,
     generation_room,
+    served_share,
     shape_of,
     training_memory,
 )
@@ -132,7 +133,11 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     servers = len(rollout.sglang_urls) or servers_of(config)
     flags = rollout.sglang.flags
     parallel = int(_flag(flags, "--tp-size", _flag(flags, "--tp", 1)))
-    fraction = _flag(flags, "--mem-fraction-static", rollout.sglang.memory_share or _DEFAULT_FRACTION)
+    fraction = served_share(
+        shape, gpu.memory_gib * GIB,
+        _flag(flags, "--mem-fraction-static", rollout.sglang.memory_share or _DEFAULT_FRACTION),
+        parallel, _flag(flags, "--max-total-tokens", math.inf),
+    )  # fmt: skip
     sequences = min(rollout.sglang.concurrency, math.ceil(samples / max(servers, 1)))
     mean_answer = assumed.answer_share * answer
     context = assumed.prompt_tokens + turns * mean_answer / 2

@@ -1,6 +1,7 @@
 """Published sizes of models, ZeRO's arithmetic, and the memory of a rank and of a server."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from flows.capacity.memory import (
     TrainingJob,
     checkpoint_bytes,
     generation_room,
+    served_share,
     shape_of,
     training_memory,
 )
@@ -139,3 +141,13 @@ def test_a_checkpoint_holds_weights_and_optimizer():
     assert checkpoint_bytes(replace(whole, dtype="float32")) == (4 * count, 8 * count)
     assert checkpoint_bytes(replace(whole, critic=True)) == (4 * count, 24 * count)
     assert checkpoint_bytes(replace(whole, trained=1000)) == (2 * count, 12 * 1000)
+
+
+def test_a_server_with_a_limited_cache_takes_no_more_of_the_gpu_than_that() -> None:
+    gpu = 80e9
+    assert served_share(QWEN3, gpu, 0.24, 1, math.inf) == 0.24
+    assert served_share(QWEN3, gpu, 0.9, 1, 1000) * gpu == pytest.approx(
+        2 * QWEN3.parameters + 1000 * QWEN3.cache_bytes()
+    )
+    limited = served_share(QWEN3, gpu, 0.9, 2, 5000)
+    assert generation_room(QWEN3, gpu, limited, 2) == 5000

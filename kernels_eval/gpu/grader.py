@@ -205,7 +205,8 @@ class Grader:
         share, free = self._state.memory_bytes / 2**30, self._driver.free_bytes() / 2**30
         first = ". ".join(str(error).split(". ")[:2])
         frames = traceback.extract_tb(error.__traceback__)
-        where = " > ".join([frame.name for frame in frames if "kernels_eval" in frame.filename][-4:])
+        named = [frame.name for frame in frames if "kernels_eval" in frame.filename and frame.name != "<lambda>"]
+        where = " > ".join(named[-4:])
         return (
             f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb), with {free:.1f} "
             f"GiB of the device free, in {where}: {first}"

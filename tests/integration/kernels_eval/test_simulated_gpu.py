@@ -170,7 +170,7 @@ def test_verdicts(verdicts: dict[str, dict[str, Any]], name: str) -> None:
 def test_a_problem_that_does_not_fit_is_told_with_the_place(verdicts: dict[str, dict[str, Any]]) -> None:
     message = verdicts["memory full"]["error_message"]
     assert "the problem does not fit into this worker's" in message
-    assert "results > run > call" in message
+    assert "results > run > run_and_keep > call" in message
     assert message.endswith("CUDA out of memory. Tried to allocate 192.00 MiB")
 
 

@@ -76,4 +76,6 @@ def test_a_bound_beside_the_mark_still_holds_and_the_mark_too(kept: int, workers
 
 def test_what_of_the_judge_s_settings_cannot_change_a_verdict():
     operational = set(JudgeConfig.model_fields) - set(decisive_part(JudgeConfig()))
-    assert operational == {"workers", "cache_dir", "cache_mb", "require_sandbox", "device_memory_gb"}
+    assert operational == {
+        "workers", "cache_dir", "cache_mb", "require_sandbox", "device_memory_gb", "compile_ahead",
+    }  # fmt: skip

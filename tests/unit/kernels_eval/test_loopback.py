@@ -18,6 +18,7 @@ def server() -> Iterator[str]:
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
+            self.wfile.write(b"true")  # as a healthy Prefect server answers
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -59,6 +59,7 @@ OPERATIONAL = {
     "judge.cache_mb",
     "judge.require_sandbox",
     "judge.device_memory_gb",
+    "judge.compile_ahead",
     "rollout.sglang_urls",
     "rollout.sglang.servers",
     "rollout.sglang.gpus_per_server",
@@ -88,6 +89,7 @@ OPERATIONAL = {
 ADDED_LATER = {
     "rollout.curriculum.stages",
     "sft.data.mended",
+    "sft.data.optimizations",
     "sft.data.misconceived",
     "sft.data.misconception_probability",
     "rollout.episode.prompt_template",

@@ -60,7 +60,7 @@ def kernels_in(backend: str, styles: Sequence[str], compositions: Iterable[Compo
 def learned_pairs(config: RunConfig, problems: ProblemSetRef, folder: Path) -> tuple[SftDataRef, dict[str, int]]:
     """Write the pairs of SFT, and count the kernels that a judge would have to grade, by language."""
     data, backend = config.sft.data, config.judge.backend
-    drafts = generate_drafts(data, config.problems, config.seed, backend)
+    drafts = generate_drafts(data, config.problems, data.seed_in(config.seed), backend)
     keys = sorted({draft.composition for draft in drafts})
     right = kernels_in(backend, data.styles, map(parse_composition, keys))
 
@@ -78,7 +78,7 @@ def learned_pairs(config: RunConfig, problems: ProblemSetRef, folder: Path) -> t
         config.problems,
         config.rollout.episode,
         config.judge,
-        config.seed,
+        data.seed_in(config.seed),
         folder,
         silent,
         judge_all,

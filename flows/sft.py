@@ -54,7 +54,7 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
         config.rollout.episode,
         run.judge,
         config.rollout.judging_place,
-        config.seed if config.sft.data.seed is None else config.sft.data.seed,  # seeds with one corpus share its pairs
+        config.sft.data.seed_in(config.seed),
         trained_on=config.update.engine,
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 DIGEST_CHARACTERS = 32
 """Hex digits of a file's SHA-256 that manifests have."""
@@ -56,8 +56,14 @@ def copy_hashed(source: Path, target: Path) -> str:
 
     Whoever publishes the folder of the copy knows its digest.
     """
-    with source.open("rb") as file, HashedFile(target) as copy:
-        while block := file.read(_BLOCK_BYTES):
+    with source.open("rb") as file:
+        return write_hashed(file, target)
+
+
+def write_hashed(source: BinaryIO, target: Path) -> str:
+    """Write what is left of a stream to a file, as `copy_hashed` does with a file's bytes."""
+    with HashedFile(target) as copy:
+        while block := source.read(_BLOCK_BYTES):
             copy.write(block)
     return copy.sha256
 

@@ -24,12 +24,11 @@ from pydantic import ValidationError
 from kernels_eval.errors import InputError, first_line
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.cache import StageOutcome
-from tasks.pipeline.digests import HashedFile, side_by_side
+from tasks.pipeline.digests import side_by_side, write_hashed
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.store import parts_of, put_in_place, read_manifest
 
 _LOGGER = logging.getLogger("kernelmill.store")
-_BLOCK_BYTES = 8 * 2**20
 
 
 def _faults() -> tuple[type[Exception], ...]:
@@ -156,9 +155,8 @@ class SharedStore:
 
     def _fetch_file(self, target: Path, digest: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with self._files.open(f"{self._root}/files/{digest}", "rb") as source, HashedFile(target) as copy:
-            while block := source.read(_BLOCK_BYTES):
-                copy.write(block)
+        with self._files.open(f"{self._root}/files/{digest}", "rb") as source:
+            write_hashed(source, target)
 
 
 def _check_inside(folder: Path, names: Sequence[str]) -> None:

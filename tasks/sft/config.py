@@ -87,6 +87,10 @@ class SftDataConfig(FrozenModel):
     """Share of those, and of `optimizations`, whose earlier kernel is as fast as the corpus knows it: an agent that may
     stop learns to."""
 
+    def seed_in(self, run_seed: int) -> int:
+        """Return the corpus's seed in a run of this seed: runs of several seeds with one corpus share its pairs."""
+        return run_seed if self.seed is None else self.seed
+
     @property
     def generated_pairs(self) -> float:
         """Number of generated pairs, about."""

@@ -52,7 +52,7 @@ def build_sft_data(
     if config.path:
         drafts = load_drafts(Path(config.path), config.columns, config.bad_rows, config.reader)
     else:
-        drafts = generate_drafts(config, problems, seed if config.seed is None else config.seed, judge.backend)
+        drafts = generate_drafts(config, problems, seed, judge.backend)
     if config.reasoning == "keep" and not any(draft.reasoning for draft in drafts):
         raise InputError(
             f"sft.data.reasoning: keep, but none of {len(drafts)} pairs has any; expected answers with <think> … "

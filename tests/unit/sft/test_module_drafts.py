@@ -85,3 +85,9 @@ def test_optimizations_of_another_corpus_are_refused(settings: dict[str, Any], m
 def test_operators_to_leave_out_are_checked(settings: dict[str, Any], message: str):
     with pytest.raises(InputError, match=message):
         check_left_out(SftDataConfig.model_validate({"leave_out": ("relu",), **settings}), UNSEEN)
+
+
+def test_a_corpus_with_a_seed_of_its_own_is_one_corpus_for_runs_of_several_seeds():
+    assert [SftDataConfig(seed=5).seed_in(run) for run in (0, 1)] == [5, 5]
+    assert [SftDataConfig().seed_in(run) for run in (0, 1)] == [0, 1]
+    assert SftDataConfig(seed=0).seed_in(3) == 0

@@ -140,9 +140,9 @@ def _content(report: "AttackReport") -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    partial.replace(path)
+    from tasks.pipeline.store import write_atomically
+
+    write_atomically(path, json.dumps(content, indent=2))
 
 
 def attack_line(result: "AttackResult") -> str:

@@ -66,7 +66,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOP = "Symlink loop"
 """Words of Python 3.11 and 3.12 on a path whose links lead to themselves; it is no OSError there."""
 STOPPED = "stopped; the same command continues from here"
-_SAID = threading.Lock()
+_SAYING, _SAID = threading.Lock(), threading.Event()
 _heard = signal.SIGINT
 """The signal that ends this process."""
 
@@ -184,10 +184,19 @@ def _end_now() -> None:
 
 
 def _say_stopped() -> None:
-    """Say once that the run has stopped: the process may end itself, or be ended after it has said so."""
-    if _SAID.acquire(blocking=False):
-        with contextlib.suppress(OSError):  # its terminal is gone
-            os.write(2, f"{STOPPED}\n".encode())
+    """Say once that the run has stopped: the process may end itself, or be ended after it has said so.
+
+    The second to come waits for the first, whose words its own end would cut off; not for ever, as a terminal may hang.
+    """
+    if not _SAYING.acquire(timeout=INTERRUPT_S):
+        return
+    try:
+        if not _SAID.is_set():
+            _SAID.set()
+            with contextlib.suppress(OSError):  # its terminal is gone
+                os.write(2, f"{STOPPED}\n".encode())
+    finally:
+        _SAYING.release()
 
 
 def run(arguments: list[str]) -> int:

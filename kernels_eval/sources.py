@@ -76,7 +76,7 @@ def source_of(module: str) -> Path | None:
 
 @functools.cache
 def _read(path: Path, package: str) -> tuple[str, tuple[str, ...]]:
-    """Return the digest of one source file as its syntax tree prints it, and the modules that it names."""
+    """Return the digest of one source file's syntax tree, and the modules that it names."""
     tree = _tree(path.read_text(encoding="utf-8"))
     imported = tuple(sorted(set(_imports(tree, package))))
     for node in ast.walk(tree):
@@ -85,7 +85,30 @@ def _read(path: Path, package: str) -> tuple[str, tuple[str, ...]]:
             node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         ):
             node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
-    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16], imported
+    return hashlib.sha256("".join(_words(tree)).encode()).hexdigest()[:16], imported
+
+
+def _words(value: object) -> Iterator[str]:
+    """Yield a syntax tree as text that is the same under every Python.
+
+    `ast.dump` and `ast.unparse` promise no such thing: empty fields and an f-string's quotes follow the version.
+    """
+    if isinstance(value, ast.Constant):
+        yield f"{type(value.value).__name__}:{value.value!r} "
+    elif isinstance(value, ast.AST):
+        yield f"{type(value).__name__}("
+        for name, held in ast.iter_fields(value):
+            if held is not None and held != []:
+                yield f"{name}="
+                yield from _words(held)
+        yield ")"
+    elif isinstance(value, list):
+        yield "["
+        for held in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _words(held)  # pyright: ignore[reportUnknownArgumentType]
+        yield "]"
+    else:
+        yield f"{value!r} "
 
 
 def _tree(text: str) -> ast.Module:

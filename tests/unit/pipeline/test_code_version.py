@@ -51,6 +51,35 @@ def test_a_helper_imported_inside_a_function_counts(package: Path):
     assert version() != before
 
 
+# `ast.dump` prints empty fields of it under one Python and not under the other.
+ANY_PYTHON = """
+def f(x, *rest: int, **more) -> str:
+    return f"a{x!r:>{len('b')}} {more['k']}" if x else "it's" + b"\\x00".decode()
+class A(dict):
+    y: float = 1e-05
+    z = None, ..., -1, "\\u00e9", f"it's {y}\\n"
+"""
+
+
+def test_the_version_is_the_same_under_every_python(package: Path):
+    (package / "helper.py").write_text(ANY_PYTHON)
+    clear()
+    assert (
+        sources.digests_behind("little.helper", lambda name: name == "little")["little.helper"][1] == "0094053e0386e193"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("None", "'None'"), ("1", "1.0"), ("1", "True"), ("(a, b)", "[a, b]"), ("b'x'", "'x'"), ("a", "'a'")],
+)
+def test_values_that_look_alike_count(package: Path, one: str, other: str):
+    (package / "helper.py").write_text(f"x = {one}\n")
+    before = version()
+    (package / "helper.py").write_text(f"x = {other}\n")
+    assert version() != before
+
+
 def test_what_is_not_imported_does_not_count(package: Path):
     before = version()
     (package / "unrelated.py").write_text("y = 2\n")

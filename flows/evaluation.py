@@ -16,7 +16,7 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.report.tables import heldout_line
 from tasks.evaluation.task import evaluate
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
-from tasks.rollout.config import RolloutConfig
+from tasks.rollout.config import RolloutConfig, RolloutJudgeConfig
 from tasks.rollout.task import answer_heldout
 
 
@@ -64,7 +64,10 @@ def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> Rollou
     """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
     sampling = config.rollout.sampling.model_copy(update={"temperature": settings.temperature})
     return config.rollout.apart_from_iterations(
-        samples_per_problem=settings.samples_per_problem, problems_per_iteration=1, sampling=sampling
+        samples_per_problem=settings.samples_per_problem,
+        problems_per_iteration=1,
+        sampling=sampling,
+        judge=RolloutJudgeConfig(),
     )
 
 

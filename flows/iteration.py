@@ -34,7 +34,7 @@ def collect_trajectories(
         policy,
         problems,
         config.rollout.model_copy(update={"staleness": 0}),  # said by the policy and the iteration
-        run.judge,
+        run.rollout_judge,
         iteration=iteration,
         seed=config.seed,
         curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),

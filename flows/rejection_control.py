@@ -23,7 +23,7 @@ def evaluate_rejection_control(run: Run, problems: ProblemSetRef) -> None:
     first, episode = state.policies[0], config.rollout.episode
     conversations = sum(batch.trajectories for batch in state.batches.values())
     rollout = _with_conversations(config.rollout, conversations, problems.train)
-    batch = play_for_rejection(run.workspace, first, problems, rollout, run.judge, seed=config.seed + _SEED)
+    batch = play_for_rejection(run.workspace, first, problems, rollout, run.rollout_judge, seed=config.seed + _SEED)
     data = make_rejection_pairs(run.workspace, batch, problems, episode, config.judge.backend)
     if not data.pairs:
         message = (

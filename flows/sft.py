@@ -79,8 +79,8 @@ def _after_repairs(run: Run, problems: ProblemSetRef, corpus: SftDataRef, policy
         samples_per_problem=repairs.samples_per_problem,
         episode=episode.model_copy(update={"task": "kernelbench"}),  # a single turn
     )
-    batch = answer_once(run.workspace, policy, problems, rollout, run.judge, seed=seed)
-    data = make_repair_pairs(run.workspace, batch, problems, corpus, repairs, episode, run.judge, place, seed)
+    batch = answer_once(run.workspace, policy, problems, rollout, run.rollout_judge, seed=seed)
+    data = make_repair_pairs(run.workspace, batch, problems, corpus, repairs, episode, run.rollout_judge, place, seed)
     run.record(repair_batch=batch, repair_pairs=data)
     if not data.pairs:
         message = "repairs: no answer could be improved upon; the policy stays as SFT left it"
@@ -97,7 +97,7 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
         problems_per_iteration=joint.problems, samples_per_problem=joint.samples_per_problem
     )
     seed = config.seed + _JOINT_SEED
-    batch = play_conversations(run.workspace, policy, problems, rollout, run.judge, seed=seed)
+    batch = play_conversations(run.workspace, policy, problems, rollout, run.rollout_judge, seed=seed)
     episode = config.rollout.episode
     data = make_joint_pairs(run.workspace, batch, problems, episode, config.judge.backend)
     run.record(joint_batch=batch, joint_pairs=data)

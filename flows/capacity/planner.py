@@ -204,9 +204,10 @@ def _states_written(config: RunConfig) -> float:
 
 
 def _judged_a_second(config: RunConfig, assumed: Assumptions) -> float:
-    """Return how many kernels all judges judge in a second; each has a GPU, which bounds what its workers do."""
-    of_workers = config.judge_workers / assumed.judging_s
-    of_one = of_workers if config.judge.device == "cpu" else min(of_workers, assumed.judged_per_gpu)
+    """Return how many kernels all judges of rollouts judge in a second; the GPU of each bounds what its workers do."""
+    judge = config.rollout.judge.applied_to(config.judge.model_copy(update={"workers": config.judge_workers}))
+    of_workers = judge.workers / assumed.judging_s
+    of_one = of_workers if judge.device == "cpu" else min(of_workers, assumed.judged_per_gpu)
     return max(config.rollout.judge_actors.count, 1) * of_one
 
 

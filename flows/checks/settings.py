@@ -9,6 +9,8 @@ from flows.capacity.overlap import times_beside_ranks
 from flows.checks.named_files import check_suites
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
+from kernels_eval.backends import backend_named
+from kernels_eval.config import AUTO
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import named_code
 from tasks.agents.config import owners
@@ -32,6 +34,7 @@ def check_settings(config: RunConfig) -> None:
     check_named_code(config)
     check_problems(config)
     check_device_memory(config)
+    check_rollout_judge(config)
     check_episode(config)
     check_staleness(config)
     check_credit(config)
@@ -100,6 +103,16 @@ def check_device_memory(config: RunConfig) -> None:
         raise InputError(
             f"judge.device_memory_gb: found {given:g}, expected {needed:g} or more for {counted(workers, 'worker')} of "
             f"the judge and problems.sizes = {sizes}"
+        )
+
+
+def check_rollout_judge(config: RunConfig) -> None:
+    """Check that a judge of rollouts that is moved to the CPU runs kernels of the judge's language."""
+    backend, moved = config.judge.backend, config.rollout.judge.device == "cpu" and config.judge.device != "cpu"
+    if moved and (backend == AUTO or not backend_named(backend).interprets):
+        raise InputError(
+            f"rollout.judge.device: found cpu, expected as_judge with judge.backend = {backend}: a CPU builds such "
+            "kernels, but does not run them"
         )
 
 

@@ -103,6 +103,12 @@ class Run:
         """The judge's settings. Verdicts of a CPU are kept in the folder of runs: no run judges a kernel again."""
         return with_kept_verdicts(self.config.judge, self.workspace.runs_dir)
 
+    @property
+    def rollout_judge(self) -> JudgeConfig:
+        """Settings of the judge of answers that are trained on (`rollout.judge`)."""
+        judge = self.config.rollout.judge.applied_to(self.config.judge)
+        return with_kept_verdicts(judge, self.workspace.runs_dir)
+
     def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
         """Record a new policy and link it."""
         with self.recording:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from kernels_eval.config import JudgeConfig
 from kernels_eval.doors import Door
 from kernels_eval.frozen import AddedLater, FrozenModel, Operational
 from kernels_eval.rewards import RewardText
@@ -218,6 +219,23 @@ class JudgeActorsConfig(FrozenModel):
     """GPUs that Ray reserves for each."""
 
 
+class RolloutJudgeConfig(FrozenModel):
+    """Judge of answers that are trained on. Held-out answers are judged as `judge` says, in any case."""
+
+    device: Literal["as_judge", "cpu"] = "as_judge"
+    """`cpu`: in Triton's interpreter and with estimated speeds, many at a time, also where held-out answers are
+    measured on a GPU, which times one kernel after the other. `as_judge`: `judge.device`."""
+    workers: Annotated[int | None, Operational] = Field(default=None, ge=1, le=512)
+    """Kernels judged at the same time. None: `judge.workers`."""
+
+    def applied_to(self, judge: JudgeConfig) -> JudgeConfig:
+        """Return the judge's settings with these changes."""
+        changes: dict[str, Any] = {"device": "cpu"} if self.device == "cpu" else {}
+        if self.workers is not None:
+            changes["workers"] = self.workers
+        return judge.model_copy(update=changes)
+
+
 class JudgingPlace(FrozenModel):
     """Place of the judge, for stages that judge without rolling out."""
 
@@ -253,6 +271,7 @@ class RolloutConfig(FrozenModel):
     judge_patience_s: Annotated[float, Operational] = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given
     up."""
+    judge: Annotated[RolloutJudgeConfig, AddedLater] = RolloutJudgeConfig()
     judge_actors: Annotated[JudgeActorsConfig, Operational] = JudgeActorsConfig()
     generation_patience_s: Annotated[float, Operational] = Field(default=3600.0, gt=0)
     """Limit for a response, the engine's queue included; after it the request is retried once, then given up."""

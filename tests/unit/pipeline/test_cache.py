@@ -88,6 +88,7 @@ OPERATIONAL = {
 
 ADDED_LATER = {
     "rollout.curriculum.stages",
+    "rollout.judge",
     "sft.data.mended",
     "sft.data.optimizations",
     "sft.data.misconceived",

@@ -57,6 +57,23 @@ def speedup_capped(verdict: Verdict) -> float:
     return min(verdict.speedup or 0.0, 3.0) if verdict.correct else 0.0
 
 
+def correct(verdict: Verdict) -> float:
+    """1 for a correct kernel, however fast; nothing otherwise."""
+    return 1.0 if verdict.correct else 0.0
+
+
+def roofline(verdict: Verdict) -> float:
+    """0.3 correct + `sol_score`, which is 0.5 at the baseline's time and 1 at the roofline's. Range 0 … 1.3.
+
+    A verdict without that score (an estimate, or a baseline at the roofline) has half of its speedup instead, at most
+    0.5.
+    """
+    if not verdict.correct:
+        return 0.0
+    score = verdict.sol_score
+    return 0.3 + (0.5 * min(verdict.speedup or 0.0, 1.0) if score is None else score)
+
+
 def four_part(verdict: Verdict) -> float:
     """0.4·min(speedup / 2, 2) + 0.3 correct + 0.2·efficiency + 0.1 compiled: the reward of agents. Range 0 … 1.4.
 
@@ -96,6 +113,8 @@ REWARDS: dict[str, RewardFunction] = {
     "kevin": kevin,
     "four_part": four_part,
     "speedup_capped": speedup_capped,
+    "correct": correct,
+    "roofline": roofline,
 }
 TERMS: dict[str, TermFunction] = {"length": length, "format": formatting}
 
@@ -114,7 +133,13 @@ _BASE = re.compile(rf"\s*{_NAME}\s*")
 _TERM = re.compile(rf"\s*([+-])\s*(\d+(?:\.\d+)?)\s*\*\s*{_NAME}\s*")
 _WORST = Verdict(status=Status.COMPILE_ERROR)
 _BEST = Verdict(
-    status=Status.CORRECT, compiled=True, correct=True, speedup=1e9, timing_source=TimingSource.GPU, candidate_ms=1e-9
+    status=Status.CORRECT,
+    compiled=True,
+    correct=True,
+    speedup=1e9,
+    timing_source=TimingSource.GPU,
+    candidate_ms=1e-9,
+    sol_score=1.0,
 )
 
 

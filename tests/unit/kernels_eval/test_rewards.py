@@ -39,6 +39,19 @@ def test_kernelbench(verdict: Verdict, reward: float) -> None:
     assert reward_of("kernelbench", verdict) == pytest.approx(reward)
 
 
+def test_roofline_is_paid_for_the_way_to_it() -> None:
+    scored = [correct(2.0).model_copy(update={"sol_score": score}) for score in (0.2, 0.5, 1.0)]
+    assert [reward_of("roofline", each) for each in scored] == pytest.approx([0.5, 0.8, 1.3])
+    without = [reward_of("roofline", correct(speedup)) for speedup in (0.4, 1.0, 7.0)]
+    assert without == pytest.approx([0.5, 0.8, 0.8])
+    assert reward_of("roofline", COMPILED) == 0.0
+    assert reward_bounds("roofline") == (0.0, 1.3)
+
+
+def test_correct_does_not_look_at_the_time() -> None:
+    assert [reward_of("correct", each) for each in (COMPILED, correct(0.01), correct(9.0))] == [0.0, 1.0, 1.0]
+
+
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from(sorted(REWARDS)))
 def test_faster_is_never_worth_less_and_correct_is_worth_most(first: float, second: float, name: str) -> None:
     slow, fast = sorted((first, second))

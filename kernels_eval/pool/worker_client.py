@@ -131,7 +131,7 @@ class WorkerClient:
 
     def _compiled(self, config: JudgeConfig, kernels: list[KernelSource], launches: list[Launch]) -> Compiled:
         own = [launch for launch in launches if launch.kernel_number >= 0]
-        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
+        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb, computes=True)
         return self._compiler.compile(kernels, own, config.targets, limits)
 
     def _ask(self, job: Job, built: Compiled, cache: str | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from kernels_eval.sandbox.limits import (
     confine_child,
     confine_fork_server,
     cpu_left_s,
+    cpu_of_family_s,
     cpu_used_s,
     cpu_wait_since,
     cpu_waits,
@@ -63,6 +64,7 @@ class _Child:
     started: float = 0.0
     wall_s: float = 0.0
     cpu_s: float | None = None
+    computes: bool = False
     deadline: float = 0.0
     """When it may have used up its wall time or its CPU time."""
     code: int = 0
@@ -146,7 +148,7 @@ class _ForkServerProcess:
         child = self._spare
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
-        child.cpu_s = note["limits"]["cpu_s"]
+        child.cpu_s, child.computes = note["limits"]["cpu_s"], note["limits"]["computes"]
         child.deadline = child.started + min(child.wall_s, child.cpu_s or child.wall_s)
         child.cpu_waits_before = cpu_waits(os.getppid())
         child.owners_cpu_before = cpu_used_s(os.getppid())
@@ -162,6 +164,8 @@ class _ForkServerProcess:
         """Move the deadline: time spent waiting for a core does not count. Returns False if the child had its time."""
         # Of a candidate's two processes one waits while the other, or their owner, waits for a core.
         waited_s, longest_s = cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s
+        if child.computes:
+            waited_s = max(waited_s, time.monotonic() - child.started - cpu_of_family_s(child.process))
         left_s = cpu_left_s(child.process, child.cpu_s)
         child.code = 0 if left_s > 0 else signal.SIGXCPU
         child.is_starved = left_s > 0 and waited_s > longest_s

@@ -42,6 +42,8 @@ class Limits:
     """CPU time, from the fork on; None: as much as fits into the wall time."""
     step_cpu_s: float = 0.0
     """CPU time of one step of what it does, which it limits itself (SIGPROF); 0: no limit."""
+    computes: bool = False
+    """It never sleeps, nor do the programs that it starts: beyond their CPU time it has waited for a core."""
     folder: str | None = None
     """The one folder that a child may change that starts programs; None: such a child is not kept from files."""
 
@@ -162,6 +164,17 @@ def cpu_waits(owner: int) -> dict[int, float]:
 def cpu_wait_since(before: dict[int, float], owner: int) -> float:
     """Return the CPU wait since `before`. A process that started since counts in full, one that ended not at all."""
     return sum(seconds - before.get(process, 0.0) for process, seconds in cpu_waits(owner).items())
+
+
+def cpu_of_family_s(process: int) -> float:
+    """Return the CPU seconds of a process, of its children and of theirs, living and reaped; 0 if it has ended."""
+    try:
+        with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 (on every verdict's path)
+            fields = file.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    ticks = sum(map(int, fields[11:15]))  # its own user and system time, and those of children that it has reaped
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_of_family_s, _forked_by(process)))
 
 
 def _scheduled(process: int, field: int) -> float:

@@ -38,6 +38,16 @@ def started(server: ForkServer) -> tuple[socket.socket, int]:
     return channel, receive_frame(channel)[0]["process"]
 
 
+@pytest.mark.parametrize(("computes", "cause"), [(False, "timeout"), (True, "starved")])
+def test_a_child_that_never_sleeps_has_been_kept_from_a_core(server: ForkServer, computes: bool, cause: str) -> None:
+    channel = server.start(None, Limits(wall_s=0.3, memory_mb=512, computes=computes))
+    os.kill(receive_frame(channel)[0]["process"], signal.SIGSTOP)  # as a machine does that is busy with other work
+    with pytest.raises(ChannelClosedError):
+        receive_frame(channel)
+    assert server.stop().cause == cause
+    channel.close()
+
+
 def is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)

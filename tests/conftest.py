@@ -17,9 +17,11 @@ if PROFILE == "fixed":
     # Hypothesis also tries constants that it reads from our modules: from those that happen to be loaded, so the order of tests would count.
     providers.is_local_module_file = lambda _path: False
 
-# Before torch is imported anywhere: tests share two cores with Ray workers and judge processes.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Before torch is imported anywhere. Tests share two cores with Ray workers and judge processes: a second thread would
+# be waited for after every operation.
 for name, value in {
+    "OMP_NUM_THREADS": "1",
+    "GOMP_SPINCOUNT": "10000",  # as in a run, for engines that ask for more threads
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -28,6 +28,7 @@ CONFIG = RolloutConfig(
     samples_per_problem=4,
     batch_size=16,
     sampling=SamplingConfig(max_new_tokens=64),
+    threads=1,
     episode=EpisodeConfig(prompt="source", feedback="brief"),
 )
 

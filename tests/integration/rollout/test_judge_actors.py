@@ -195,6 +195,7 @@ def test_the_rollout_stage_judges_on_actors(
         problems_per_iteration=3,
         samples_per_problem=4,
         batch_size=16,
+        threads=1,
         judge_actors=ACTORS,
         sampling=SamplingConfig(max_new_tokens=64),
         episode=EpisodeConfig(prompt="source", feedback="brief"),

@@ -28,6 +28,7 @@ CONFIG = RolloutConfig(
     problems_per_iteration=5,
     samples_per_problem=6,
     batch_size=16,
+    threads=1,
     sampling=SamplingConfig(max_new_tokens=64),
     episode=EpisodeConfig(prompt="source", feedback="brief", success_reward=10),
 )

@@ -43,6 +43,7 @@ CONFIG = RolloutConfig(
     problems_per_iteration=4,
     samples_per_problem=4,
     sampling=SamplingConfig(max_new_tokens=64),
+    threads=1,
     episode=EpisodeConfig(prompt="source", feedback="brief"),
 )
 

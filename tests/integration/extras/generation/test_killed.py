@@ -46,7 +46,7 @@ torch.testing.assert_close(found, expected)
 print(json.dumps([name for name in sys.modules if name.startswith("kernelmill_kernel")]))
 """
 MESSAGES = [{"role": "user", "content": "class Model:\n    x = 1\n"}]
-CONFIG = RolloutConfig(sampling=SamplingConfig(max_new_tokens=12))
+CONFIG = RolloutConfig(threads=1, sampling=SamplingConfig(max_new_tokens=12))
 
 
 def test_a_killed_service_takes_its_jobs_up_again(tmp_path: Path):
@@ -128,7 +128,7 @@ from extras.generation.writers.policy import PolicyWriter
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig
 async def main():
-    config = RolloutConfig(sampling=SamplingConfig(max_new_tokens=12))
+    config = RolloutConfig(threads=1, sampling=SamplingConfig(max_new_tokens=12))
     writer = PolicyWriter(CheckpointRef(uri={str(policy_folder)!r}, digest="d"), config)
     await writer.write({MESSAGES!r}, 0)
     print(*writer.process_ids, flush=True)

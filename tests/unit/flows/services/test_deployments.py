@@ -16,6 +16,13 @@ from kernels_eval.errors import InfrastructureError, InputError
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))
 
 
+def flow_of(entrypoint: str) -> Flow[..., object]:
+    module, _, name = entrypoint.rpartition(".")
+    flow = getattr(importlib.import_module(module), name)
+    assert isinstance(flow, Flow)
+    return flow
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_shipped_configuration_can_be_deployed(path: Path):
     config = load_configuration(path)
@@ -25,23 +32,24 @@ def test_every_shipped_configuration_can_be_deployed(path: Path):
         assert (entry.entrypoint, entry.work_pool_name, entry.work_queue_name) == (
             deployed.entrypoint, WORK_POOL, path.stem
         )  # fmt: skip
-        module, _, name = deployed.entrypoint.rpartition(".")
-        flow = getattr(importlib.import_module(module), name)
-        assert isinstance(flow, Flow)
-        schema = flow.parameters.model_dump()
+        flow_of(deployed.entrypoint).validate_parameters(entry.parameters)
+        assert check_configuration(entry.parameters["config"], "here") == config
+    # As the server does. Every flow has the same schema of a configuration, as the next test sees.
+    validate(made[0].parameters, flow_of(FLOWS[0].entrypoint).parameters.model_dump(), raise_on_error=True)
+
+
+def test_the_server_takes_a_configuration_and_overrides_for_every_flow():
+    made = deployments_of(load_configuration("deployments/configs/local.yaml"), None, for_workers=True)
+    schemas = [flow_of(deployed.entrypoint).parameters.model_dump() for deployed in FLOWS]
+    for entry, schema in zip(made, schemas, strict=True):
         validate(entry.parameters, schema, raise_on_error=True)
         validate(entry.parameters | {"overrides": ["seed=1"]}, schema, raise_on_error=True)
-        flow.validate_parameters(entry.parameters)
-        assert check_configuration(entry.parameters["config"], "here") == config
+        assert schema["definitions"]["RunConfig"] == schemas[0]["definitions"]["RunConfig"]
         # The UI's form shows every setting with its description.
         assert "RL iterations." in str(schema["definitions"]["RunConfig"])
     assert {deployed.flow_name for deployed in FLOWS} == {
-        "training",
-        "training-iteration",
-        "sft",
-        "evaluation",
-        "compare",
-    }
+        "training", "training-iteration", "sft", "evaluation", "compare"
+    }  # fmt: skip
 
 
 def test_a_schedule_starts_the_iteration_alone():

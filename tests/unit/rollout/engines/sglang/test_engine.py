@@ -22,7 +22,9 @@ QUICK = SglangConfig(start_timeout_s=5, backoff_s=0.01, request_timeout_s=20)
 
 
 def opened(servers: Sequence[Any], policy: CheckpointRef, tokenizer: Any, settings: SglangConfig = QUICK) -> Any:
-    config = RolloutConfig(engine="sglang", sglang_urls=tuple(server.url for server in servers), sglang=settings)
+    config = RolloutConfig(
+        engine="sglang", threads=1, sglang_urls=tuple(server.url for server in servers), sglang=settings
+    )
     return open_engine(policy, tokenizer, config)
 
 

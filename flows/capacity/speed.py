@@ -155,7 +155,7 @@ def describe(config: RunConfig) -> list[str]:
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
         if config.rejection_control:
-            lines.append("control: as many conversations spent on rejection sampling; held-out evaluation")
+            lines.append("control: as many judged kernels spent on rejection sampling; held-out evaluation")
     return [*lines, "report"]
 
 

@@ -78,7 +78,7 @@ class HeldoutEvaluations(FrozenModel):
     control: EvaluationRef | None = None
     """The same extra time spent on more SFT, if that was run."""
     rejection: EvaluationRef | None = None
-    """As many conversations as RL had, spent on rejection sampling, if that was run."""
+    """As many judged kernels as RL had, spent on rejection sampling, if that was run."""
     between: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
     """Policies between the two that were evaluated, by weight version (`evaluation.interval`)."""
 

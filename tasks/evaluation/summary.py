@@ -170,7 +170,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "timing_source": after["timing_source"],
         "confidence": config.confidence,
         "primary": _primary(config.primary, {"sampled": sampled, "greedy": greedy}),
-        "admission": [criterion._asdict() for criterion in admission(sampled, iterations)],
+        "admission": [criterion._asdict() for criterion in admission(sampled, iterations, greedy)],
         "heldout": sampled,
         "heldout_greedy": greedy,
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),

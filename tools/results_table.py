@@ -7,7 +7,7 @@ A record is a JSON file, `DATE-NUMBER.json`, whose name gives its order. It has 
 (`measured` or `estimated`), `command` (optional), `figures`, and `body`: prose, tables (`columns`, `rows`) and code.
 A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not reported), and `change`. That is the change
 with the ends of its 95 % interval, paired by problem. `above_more_sft` and `above_rejection` (optional) have the same
-three numbers for the change above more SFT, and above rejection sampling with as many conversations. A table shows the
+three numbers for the change above more SFT, and above rejection sampling with as many judged kernels. A table shows the
 newest figure of each setting and metric.
 """
 

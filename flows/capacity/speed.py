@@ -155,7 +155,7 @@ def describe(config: RunConfig) -> list[str]:
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
         if config.rejection_control:
-            lines.append("control: as many conversations spent on rejection sampling; held-out evaluation")
+            lines.append("control: as many judged kernels spent on rejection sampling; held-out evaluation")
     return [*lines, "report"]
 
 
@@ -267,7 +267,8 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     scale = max(shape_of(config.model).parameters / RATES.parameters, 0.25)
     data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
     pairs = data.generated_pairs
-    corpus = pairs / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
+    judged = pairs if data.judged == "all" else pairs * data.repair_fraction
+    corpus = judged / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
     steps = config.sft.steps_for(round(pairs * (1 - config.sft.validation_fraction)))
     sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1

@@ -42,6 +42,7 @@ def check_settings(config: RunConfig) -> None:
     check_shared_base(config)
     check_served_adapters(config)
     check_reasoning(config)
+    check_judged(config)
     if not config.judge.targets and config.judge.compile != "never":
         raise InputError(
             f"judge.targets: found none to compile for, with judge.compile = {config.judge.compile}; expected one or "
@@ -159,6 +160,22 @@ def check_reasoning(config: RunConfig) -> None:
             "sft.data.reasoning: keep, but rollouts ask for answers without reasoning; "
             "expected rollout.episode.thinking: true"
         )
+
+
+def check_judged(config: RunConfig) -> None:
+    """Check that nothing needs the verdicts on SFT's answers where only those that prompts tell are known."""
+    data = config.sft.data
+    if data.judged == "all" or config.sft.is_left_out:
+        return
+    needs = {
+        "sft.data.verified: true": data.verified,
+        "sft.data.optimizations": bool(data.optimizations),
+        "sft.repairs.problems": bool(config.sft.repairs.problems),
+        "an agent that may stop": any(agent.may_stop for agent in config.rollout.episode.agents.values()),
+    }
+    for need, is_there in needs.items():
+        if is_there:
+            raise InputError(f"sft.data.judged: found shown, expected all with {need}, which needs every verdict")
 
 
 def check_given_policy(config: RunConfig) -> None:

@@ -23,7 +23,7 @@ from tasks.trajectories.conversation import Conversation, ConversationEntry
 _POLICIES_A_TABLE, _PAIRS_A_TABLE = 3, 2
 _CONTROLS = {
     "control": "the same time spent on more SFT",
-    "rejection": "as many conversations spent on rejection sampling",
+    "rejection": "as many judged kernels spent on rejection sampling",
 }
 _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
 

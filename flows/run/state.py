@@ -63,13 +63,13 @@ class ControlState(FrozenModel):
 
 
 class RejectionState(FrozenModel):
-    """The rejection-sampling control: as many conversations as RL had."""
+    """The rejection-sampling control: about as many judged kernels as RL had."""
 
     judged: int
     """Kernels that it had judged."""
     judged_by_rl: int
     after: int
-    """Weight version of the last policy whose conversations are counted; the control is compared with it."""
+    """Weight version of the last policy whose kernels are counted; the control is compared with it."""
     policy: CheckpointRef
     evaluation: EvaluationRef
     greedy_evaluation: EvaluationRef | None = None

@@ -88,8 +88,10 @@ class RunConfig(FrozenModel):
     """SFT control: also spend the time of RL on more SFT, and evaluate the result for comparison with RL.
     It comes last, and can be added to a finished run."""
     rejection_control: Annotated[bool, Operational] = False
-    """Rejection-sampling control: also spend as many judged conversations as RL had on one round of rejection sampling,
-    trained as the joint epoch is (`sft.joint`). It comes last, and can be added to a finished run."""
+    """Rejection-sampling control: also spend as many judged kernels as RL had on rejection sampling, trained as the
+    joint epoch is (`sft.joint`). It comes last, and can be added to a finished run."""
+    rejection_rounds: Annotated[int, Operational] = Field(default=1, ge=1, le=8)
+    """Rounds of that control, which share the kernels: each begins with the policy of the one before."""
     runs_dir: Annotated[str, Operational] = Field(default="runs", min_length=1)
     """Folder of all output of runs; `~` in front is the home folder."""
     store: Annotated[str | None, Operational] = None

@@ -1,7 +1,7 @@
 """Admission of a suite: room that its problems leave RL to learn, judged from a finished run.
 
-A suite that SFT has used up shows nothing: whatever follows differs by noise. Four figures say whether there is room.
-All are of sampled answers to the standard held-out problems before RL, but for the curve, which is of training batches.
+A suite that SFT has used up shows nothing: whatever follows differs by noise. Five figures say whether there is room.
+Four are of the standard held-out problems before RL. The curve is of training batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ PASS_AT_1 = (0.3, 0.7)
 """Share of right first answers before RL."""
 BEST_OF_ABOVE = 0.15
 """Least distance of pass@k, with the largest k that was measured, from pass@1."""
+ROOM = 0.15
+"""Least distance of the best kernels that are sampled from greedy answers, in final reward."""
 _FEWEST_ITERATIONS = 8
 """Iterations from which on halves of a curve mean anything."""
 
@@ -27,8 +29,10 @@ class Criterion(NamedTuple):
     """None: not measured."""
 
 
-def admission(heldout: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]]) -> list[Criterion]:
-    """Return the conditions, from `heldout` and `iterations` of a summary."""
+def admission(
+    heldout: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]], greedy: Mapping[str, Any] | None = None
+) -> list[Criterion]:
+    """Return the conditions, from `heldout`, `iterations` and `heldout_greedy` of a summary."""
     before = heldout["before"]
     first = before.get("first_correct")
     low, high = PASS_AT_1
@@ -37,6 +41,7 @@ def admission(heldout: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]
     turns = before.get("turns") or []
     repair = (turns[1].get("repair") or {}) if len(turns) > 1 else {}
     interval = repair.get("gain_ci")
+    room = _difference(before.get("found_reward"), None if greedy is None else greedy["before"].get("mean_reward"))
     late = late_gain([each["mean_reward"] for each in iterations if each.get("mean_reward") is not None])
     return [
         Criterion(
@@ -53,6 +58,12 @@ def admission(heldout: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]
             repair.get("gain"),
             "interval above 0",
             None if interval is None else interval[0] > 0,
+        ),
+        Criterion(
+            "best of all samples less greedy answers, final reward",
+            room,
+            f"{ROOM} or more",
+            None if room is None else room >= ROOM,
         ),
         Criterion(
             "reward of training batches, last quarter less third", late, "above 0", None if late is None else late > 0

@@ -17,6 +17,8 @@ Columns of `per_problem.parquet` (one row a held-out problem; shares and means a
     added_correct, added_reward     what the later turns added: the last turn's minus the first turn's
     best_correct, best_reward       share with a correct kernel on any turn, and the mean of the highest reward: what
                             somebody gets who keeps the best kernel of a conversation
+    found_reward            highest reward on any turn of any trajectory: what somebody gets who keeps the best kernel
+                            of all of them (best of n)
     distinct_answers        number of distinct first answers, by their text
     answer_nats             mean negative log-probability of a first answer, of the policy at temperature 1; of answers
                             that were sampled at temperature 1 it estimates their entropy without bias
@@ -48,6 +50,7 @@ _FIGURES = (
     "added_reward",
     "best_correct",
     "best_reward",
+    "found_reward",
     "distinct_answers",
     "answer_nats",
 )
@@ -140,6 +143,7 @@ def per_problem_table(
             pl.col("first_reward").mean(),
             pl.col("best_correct").cast(pl.Float64).mean(),
             pl.col("best_reward").mean(),
+            pl.col("best_reward").max().alias("found_reward"),
             pl.col("distinct_answers").n_unique().cast(pl.Float64),
             pl.col("first_nats").mean().alias("answer_nats"),
             pl.col("speedup").log().sum().alias("log_speedup_sum"),

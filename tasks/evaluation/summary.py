@@ -78,7 +78,7 @@ class HeldoutEvaluations(FrozenModel):
     control: EvaluationRef | None = None
     """The same extra time spent on more SFT, if that was run."""
     rejection: EvaluationRef | None = None
-    """As many conversations as RL had, spent on rejection sampling, if that was run."""
+    """As many judged kernels as RL had, spent on rejection sampling, if that was run."""
     between: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
     """Policies between the two that were evaluated, by weight version (`evaluation.interval`)."""
 
@@ -170,7 +170,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "timing_source": after["timing_source"],
         "confidence": config.confidence,
         "primary": _primary(config.primary, {"sampled": sampled, "greedy": greedy}),
-        "admission": [criterion._asdict() for criterion in admission(sampled, iterations)],
+        "admission": [criterion._asdict() for criterion in admission(sampled, iterations, greedy)],
         "heldout": sampled,
         "heldout_greedy": greedy,
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),

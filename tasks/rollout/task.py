@@ -61,7 +61,7 @@ def _on_training_problems(name: str, purpose: str, ids: str) -> StageTask[..., T
 play_conversations = _on_training_problems("joint_rollout", "the joint epoch", "joint")
 """Conversations of the policy that SFT made: SFT goes on with what they find, before the first iteration."""
 play_for_rejection = _on_training_problems("rejection_rollout", "rejection sampling", "rejection")
-"""As many conversations of the policy that RL began with as RL had: the best kernels of them are learnt."""
+"""Conversations of the policy that RL began with: the best kernels of them are learnt, in place of RL."""
 answer_once = _on_training_problems("repair_rollout", "repairs", "repairs")
 """Answers of the policy that SFT made: its failures are what repairs start from."""
 

@@ -54,6 +54,9 @@ class SftDataConfig(FrozenModel):
     template (Qwen3: `<think> … </think>`). Needs `rollout.episode.thinking`. `drop`: the kernel alone is."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
+    judged: Annotated[Literal["all", "shown"], AddedLater] = "all"
+    """`shown`: judge only the earlier kernels of repairs, whose verdicts prompts tell. The answers' verdicts decide
+    nothing where `verified` is false, unless an agent may stop or `sft.repairs` or `optimizations` need them."""
     compile: Literal["as_judge", "never"] = "as_judge"
     """`never`: pairs are judged without compiling them to machine code, for corpora too large to compile."""
     judge: SftJudgeConfig = SftJudgeConfig()

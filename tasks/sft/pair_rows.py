@@ -2,7 +2,7 @@
 
 `pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style,
 level, kind (`direct` | `repair`), role (of the agent that answers), messages list<struct<role, content, trained>>,
-verdict struct, reward, used (True: SFT trains on it).
+verdict struct and reward (null if `sft.data.judged` leaves the kernel out), used (True: SFT trains on it).
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def pair_row(
     problem: Problem,
     history: Sequence[HistoryTurn],
     kernel: str,
-    verdict: Verdict,
+    verdict: Verdict | None,
     episode: EpisodeConfig,
     backend: str,
     *,
@@ -59,9 +59,9 @@ def pair_row(
 ) -> dict[str, Any]:
     """Return the row in which the agent whose turn it is after `history` answers with a kernel, and SFT trains on it.
 
-    `verdict`: on that kernel. `keeps`: the kernel is no better than the best of the history, and an agent that may stop
-    does. `reasoning`: comes before the kernel. The row's id, and what is known of a generated kernel, are left to the
-    caller.
+    `verdict`: on that kernel; None: it is not judged. `keeps`: the kernel is no better than the best of the history,
+    and an agent that may stop does. `reasoning`: comes before the kernel. The row's id, and what is known of a
+    generated kernel, are left to the caller.
     """
     role = author_of(episode.agents, len(history))
     agent = with_solver(episode.agents)[role]
@@ -80,8 +80,8 @@ def pair_row(
         "kind": "repair" if history else "direct",
         "role": role,
         "messages": [message.model_dump(mode="json") for message in messages],
-        "verdict": verdict_row(verdict),
-        "reward": reward_of(episode.reward, verdict),
+        "verdict": None if verdict is None else verdict_row(verdict),
+        "reward": None if verdict is None else reward_of(episode.reward, verdict),
         "used": True,
     }
 

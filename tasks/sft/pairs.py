@@ -1,7 +1,8 @@
 """The SFT data set: drafts of conversations, judged, written as pairs. Each carries the verdict on its kernel.
 
-A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus has several
-styles of different speed for each composition, and with `bug_probability` above 0 also plausible mistakes.
+A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. With `judged: shown` only these are
+judged. The generated corpus has several styles of different speed for each composition, and with `bug_probability`
+above 0 also plausible mistakes.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ def build_sft_data(
     progress: Progress,
     judge_all: JudgeAll | None = None,
 ) -> SftDataRef:
-    """Make or load the pairs, judge every kernel in them, and publish them.
+    """Make or load the pairs, judge their kernels, and publish them.
 
     `judge_all` judges, by default in this process. Pairs whose problem is held out are dropped and counted. Raises
     InputError if nothing is left to train on, or no corpus is generated in the language that is judged,
@@ -60,7 +61,7 @@ def build_sft_data(
         )
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     verdicts = _judge(
-        cleaned.clean,
+        [kernel for draft in cleaned.clean for kernel in _to_judge(draft, config)],
         lambda kernel: judge_for(episode, judge_of_pairs(config, judge, kernel)),
         progress,
         judge_all or judge_here,
@@ -77,6 +78,7 @@ def build_sft_data(
         "pairs": len(kept),
         "used": used,
         "verified": config.verified,
+        **({} if config.judged == "all" else {"judged": config.judged}),
         "dropped_contaminated": cleaned.dropped,
         "dropped_faults": len(rows) - len(kept),
     }
@@ -111,18 +113,25 @@ def judge_here(items: Sequence[tuple[Problem, str]], config: JudgeConfig, progre
         return judge.evaluate_many(items, progress)
 
 
+def _to_judge(draft: Draft, config: SftDataConfig) -> list[tuple[Problem, str]]:
+    """Return the kernels of a draft that are judged, each with the problem."""
+    answer = (draft.kernel,) if config.judged == "all" else ()
+    return [(draft.problem, kernel) for kernel in (*answer, *draft.earlier)]
+
+
 def _judge(
-    drafts: Sequence[Draft], settings_of: Callable[[str], JudgeConfig], progress: Progress, judge_all: JudgeAll
+    kernels: Sequence[tuple[Problem, str]],
+    settings_of: Callable[[str], JudgeConfig],
+    progress: Progress,
+    judge_all: JudgeAll,
 ) -> dict[tuple[str, str], Verdict]:
-    """Judge each distinct (problem, kernel) once, the earlier kernels of repairs too; keyed by the two sources.
+    """Judge each distinct (problem, kernel) once; keyed by the two sources.
 
     `settings_of`: the judge's, for a kernel. Kernels of equal settings are judged together.
     """
     groups: dict[JudgeConfig, dict[tuple[str, str], tuple[Problem, str]]] = {}
-    for draft in drafts:
-        for kernel in (draft.kernel, *draft.earlier):
-            items = groups.setdefault(settings_of(kernel), {})
-            items.setdefault((draft.problem.source, kernel), (draft.problem, kernel))
+    for problem, kernel in kernels:
+        groups.setdefault(settings_of(kernel), {}).setdefault((problem.source, kernel), (problem, kernel))
     total, found = sum(map(len, groups.values())), {}
     for config, items in groups.items():
         verdicts = judge_all(list(items.values()), config, _later_part(progress, len(found), total))
@@ -153,10 +162,9 @@ def _row(
     backend: str,
 ) -> dict[str, Any] | None:
     """Return one row of the table; None if the judge failed on a kernel of the pair."""
-    verdict = verdicts[draft.problem.source, draft.kernel]
-    if verdict.is_fault:
+    verdict = verdicts[draft.problem.source, draft.kernel] if config.judged == "all" else None
+    if verdict is not None and verdict.is_fault:
         return None
-    reward = reward_of(episode.reward, verdict)
     history: list[HistoryTurn] = []
     for kernel in draft.earlier:
         earlier = verdicts[draft.problem.source, kernel]
@@ -164,6 +172,16 @@ def _row(
             return None
         score, answer = reward_of(episode.reward, earlier), answer_text(kernel)
         history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=score))
+    thought = draft.reasoning if config.reasoning == "keep" else ""
+
+    def row(keeps: bool, used: bool) -> dict[str, Any]:
+        made = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps, reasoning=thought)
+        generated = {"composition": draft.composition, "style": draft.style}
+        return {**made, "pair_id": f"{number:06d}", **generated, "used": used}
+
+    if verdict is None:
+        return row(keeps=False, used=True)
+    reward = reward_of(episode.reward, verdict)
     # A repair that makes it worse teaches to ignore the feedback.
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
@@ -171,9 +189,7 @@ def _row(
     used = used and (gains or not draft.least_gain)
     # Of two kernels below or beyond the rewarded speeds the faster one is the answer too.
     keeps = bool(history) and not gains and reward <= best_turn(history).reward
-    thought = draft.reasoning if config.reasoning == "keep" else ""
-    row = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps, reasoning=thought)
-    return {**row, "pair_id": f"{number:06d}", "composition": draft.composition, "style": draft.style, "used": used}
+    return row(keeps, used)
 
 
 def _gain(earlier: Verdict, verdict: Verdict) -> float:

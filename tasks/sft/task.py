@@ -198,4 +198,4 @@ fine_tune_on_winners = stage_task(
     ignored=("of",),
     detail="{config.length} of {data.pairs} pairs",
 )(_fine_tune_further)
-"""SFT that goes on with the best kernels of as many conversations as RL had."""
+"""SFT that goes on with the best kernels of conversations, at as many judged kernels as RL had."""

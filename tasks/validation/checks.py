@@ -141,7 +141,8 @@ def validate_sft_pairs(
     """Return the SFT data, or a copy at `destination` without its bad rows, which go to `quarantine`."""
     suite = load_suite("sft_pairs", config.suites, reward_range(reward))
     file = data.path / PAIRS_FILE
-    projection = projections.pairs_projection(read_table(file), data.verified)
+    all_judged = read_metadata(data.path).get("judged", "all") == "all"
+    projection = projections.pairs_projection(read_table(file), data.verified, all_judged)
     with _checks(docs_dir) as checks:
         findings = checks.run([Check(RAW, suite, projection)])
         bad = bad_rows(projection, findings)

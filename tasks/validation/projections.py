@@ -17,6 +17,8 @@ from tasks.trajectories.schema import Termination, verdict_from_row
 
 _NAMELESS = "(no id)"
 _ROLE = r"^[a-z][a-z0-9_]*$"
+NOT_JUDGED = "not_judged"
+"""Status of a pair whose kernel was left out by `sft.data.judged`."""
 _FAULT = Status.INFRASTRUCTURE_ERROR.value
 
 
@@ -48,18 +50,20 @@ def problems_projection(problems: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def pairs_projection(pairs: pl.DataFrame, verified: bool) -> pl.DataFrame:
-    """Return the projection of `pairs.parquet`."""
+def pairs_projection(pairs: pl.DataFrame, verified: bool, all_judged: bool = True) -> pl.DataFrame:
+    """Return the projection of `pairs.parquet`; without `all_judged` kernels may lack a verdict."""
     message = pl.element().struct
     messages = pl.col("messages")
     verdict = pl.col("verdict").struct
     reward = pl.col("reward").fill_nan(None)
+    status = verdict.field("status")
+    judged = pl.lit(True) if all_judged else pl.col("verdict").is_not_null()
     return pairs.select(
         pl.col("pair_id").fill_null(_NAMELESS).alias("row_id"),
         "pair_id",
         "problem_id",
         "kind",
-        verdict.field("status").alias("status"),
+        pl.when(judged).then(status).otherwise(pl.lit(NOT_JUDGED)).alias("status"),
         messages.list.len().fill_null(0).cast(pl.Int64).alias("messages"),
         _count(messages, message.field("trained")).alias("trained_messages"),
         _count(messages, message.field("trained") & (message.field("role") != "assistant")).alias(
@@ -72,7 +76,7 @@ def pairs_projection(pairs: pl.DataFrame, verified: bool) -> pl.DataFrame:
         messages.list.last().struct.field("role").alias("last_role"),
         pl.col("kernel_source").str.len_chars().fill_null(0).cast(pl.Int64).alias("kernel_characters"),
         reward.alias("reward"),
-        _flag(reward.is_null() & verdict.field("status").ne_missing(_FAULT)).alias("missing_reward"),
+        _flag(judged & reward.is_null() & status.ne_missing(_FAULT)).alias("missing_reward"),
         pl.col("used").fill_null(False).cast(pl.Int64).alias("used"),
         (_flag(pl.col("used") & ~verdict.field("correct")) if verified else pl.lit(0)).alias("used_unverified"),
     )

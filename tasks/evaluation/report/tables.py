@@ -38,10 +38,11 @@ _NAMES = {
     "first_correct": ("Correct: first turn", "before any verdict was seen"),
     "best_correct": ("Correct: best turn", "a correct kernel on any turn"),
     "best_reward": ("Reward: best turn", "for who keeps the best kernel of a conversation"),
+    "found_reward": ("Reward: best of all samples", "for who keeps the best kernel of a problem's conversations"),
     "distinct_answers": ("Distinct first answers", "to one problem, of its samples"),
     "answer_nats": ("−ln p of first answers", "mean, in nats; of sampled answers their entropy"),
 }
-_REWARDS = ("mean_return", "first_reward", "mean_reward", "best_reward", "added_reward")
+_REWARDS = ("mean_return", "first_reward", "mean_reward", "best_reward", "found_reward", "added_reward")
 _TIMED = ("fast_", "geomean_speedup", *_REWARDS)
 _SAME_AS_CORRECT = ("fast_0", "pass_1")
 _NEUTRAL = ("mean_turns", "distinct_answers", "answer_nats")

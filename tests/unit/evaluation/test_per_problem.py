@@ -103,6 +103,8 @@ def test_shares_are_those_of_a_plain_count_over_last_turns(drawn: dict[str, list
         assert row["added_correct"] == pytest.approx((sum(correct) - sum(was_correct)) / len(last))
         rewards = [after - before for (*_, after), (*_, before) in zip(last, first, strict=True)]
         assert row["added_reward"] == pytest.approx(sum(rewards) / len(last), abs=1e-9)
+        every = [reward for name, steps in counted.items() if name[0] == problem for *_, reward in steps]
+        assert row["found_reward"] == max(every)
         assert row["distinct_answers"] == len({(status, round(reward)) for status, _, reward in first})
         nats = [0.25 + abs(reward) for *_, reward in first]
         assert row["answer_nats"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)

@@ -54,6 +54,7 @@ OPERATIONAL = {
     "evaluation.interval",
     "evaluation.primary",
     "rejection_control",
+    "rejection_rounds",
     "judge.workers",
     "judge.cache_dir",
     "judge.cache_mb",

@@ -10,6 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from flows.checks.settings import check_settings
+from flows.settings.configuration import check_configuration
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
@@ -27,6 +29,7 @@ from tasks.sft.config import SftDataConfig
 from tasks.sft.corpus_check import check_corpus
 from tasks.sft.drafts import generate_drafts
 from tasks.sft.task import make_sft_data
+from tasks.validation.projections import NOT_JUDGED, pairs_projection
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"
@@ -114,6 +117,47 @@ def test_the_right_ones_are_used_and_what_is_left_out_is_counted(build: Build) -
 def test_of_an_unverified_corpus_all_are_used(build: Build) -> None:
     data = build({1: RIGHT, 2: WRONG}, verified=False)
     assert table_of(data)["used"].to_list() == [True, True]
+
+
+def test_only_kernels_that_prompts_tell_of_are_judged_and_the_conversations_stay(
+    problems: ProblemSetRef, tmp_path: Path
+) -> None:
+    judged: list[int] = []
+
+    def judge_all(items: Sequence[tuple[Problem, str]], *_: Any) -> list[Verdict]:
+        judged.append(len(items))
+        return [WRONG] * len(items)
+
+    def table(which: str) -> pl.DataFrame:
+        settings = {"verified": False, "compositions": 8, "judged": which, "repair_fraction": 0.5}
+        config, episode = SftDataConfig.model_validate(settings), EpisodeConfig()
+        data = pairs.build_sft_data(
+            problems, config, ProblemsConfig(), episode, JudgeConfig(), 0, tmp_path / which, silent, judge_all
+        )
+        return table_of(data)
+
+    every, shown = table("all"), table("shown")
+    assert every.drop("verdict", "reward").equals(shown.drop("verdict", "reward"))
+    assert shown["verdict"].null_count() == shown["reward"].null_count() == shown.height
+    repairs = shown.filter(pl.col("kind") == "repair").height
+    assert repairs <= judged[1] <= judged[0] - (shown.height - repairs)
+    assert set(pairs_projection(shown, verified=False, all_judged=False)["status"]) == {NOT_JUDGED}
+    assert set(pairs_projection(shown, verified=False)["status"]) == {None}, "without that setting it is an error"
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"sft": {"data": {"verified": True}}}, "sft.data.verified: true"),
+        ({"sft": {"data": {"optimizations": 1}}}, "sft.data.optimizations"),
+        ({"sft": {"repairs": {"problems": 1}}}, "sft.repairs.problems"),
+    ],
+)
+def test_what_needs_every_verdict_is_named(settings: dict[str, Any], named: str) -> None:
+    data = {"judged": "shown", "verified": False, **settings["sft"].get("data", {})}
+    config = check_configuration({"sft": {**settings["sft"], "data": data}}, "run.yaml")
+    with pytest.raises(InputError, match=f"sft.data.judged: found shown, expected all with {named}"):
+        check_settings(config)
 
 
 @pytest.mark.parametrize(("backend", "asked"), [("triton", "fast Triton kernels"), ("cuda", "fast CUDA C++ kernels")])

@@ -1,7 +1,7 @@
 """The report's charts as SVG whose colours are CSS classes: one drawing follows the page's light and dark mode.
 
 Every function returns one `<svg>` element; hovering over a mark shows its figures (`<title>`), without a script. Plots
-for a file are tasks.trajectories.analysis (docs/decisions/0007).
+for a file are tasks.trajectories.analysis: matplotlib writes colours and fonts into every element.
 """
 
 import math

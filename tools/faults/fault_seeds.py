@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 from injection import LOSING_NODE, Disk, Injector, Switches, adopt_orphans, damage, kill_all, processes, start
-from schedule import Fault, Kind, Schedule, draw
+from schedule import STAGES, Fault, Kind, Schedule, draw
 
 from flows.services.prefect_server import start_server
 from flows.services.server_access import server_auth
@@ -79,7 +79,10 @@ class Machine:
             attempt = command.attempt([], self.folder / f"undisturbed-{settings[0]}-{settings[1]}.txt", None)
             if attempt["exit"] != 0:
                 raise SystemExit(f"the undisturbed run failed: {attempt}")
-            self.undisturbed[settings] = command.result()
+            result = command.result()
+            if unknown := set(STAGES) - result["seconds"].keys():
+                raise SystemExit(f"faults are drawn for stages that the run has not: {sorted(unknown)}")
+            self.undisturbed[settings] = result
         return self.undisturbed[settings]
 
     def state(self) -> dict[str, Any]:

@@ -69,8 +69,10 @@ def update_policy(
     look_for_collapse(
         run.run_dir, run.config.tracking.collapse, lambda sign: run.workspace.tell(lambda each: each.warned(sign))
     )
-    keep_optimizers(run.state.policies, interval)
-    keep_weights(run.state.policies, run.config.update.weights_interval, run.config.rollout.staleness)
+    # Of a run that is continued there are later ones: nobody has looked yet whether they are whole.
+    looked_at = {version: each for version, each in run.state.policies.items() if version <= updated.weight_version}
+    keep_optimizers(looked_at, interval)
+    keep_weights(looked_at, run.config.update.weights_interval, run.config.rollout.staleness)
     return updated
 
 

@@ -31,6 +31,8 @@ CPUS_A_CORE = 16
 """CPUs of a local Ray at most: it starts a process for each."""
 DRAWN_LEVELS = (1, 2, 3)
 """Levels of problems that are drawn from a seed."""
+KEEPING_ALL = {"token_tis", "sequence_tis", "none"}
+"""Corrections of ours that leave out no token."""
 FREE_BYTES = 2 * 2**30
 """Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
@@ -118,6 +120,7 @@ def check_pretrained(config: RunConfig) -> None:
         if agent.pretrained is not None:
             check_model_folder(f"rollout.episode.agents.{name}.pretrained", agent.pretrained)
     check_lora(config)
+    check_routing(config)
     critic = config.update.critic.pretrained if config.update.estimator.critic else None
     if critic is not None and not Path(critic).exists():
         raise InputError(f"update.critic.pretrained: no such file or folder: {critic}")
@@ -140,10 +143,34 @@ def check_system_messages(config: RunConfig) -> None:
                 raise InputError(f"rollout.episode.system_message: {error}") from error
 
 
+def check_routing(config: RunConfig) -> None:
+    """Check that tokens are left out whose experts the update chooses otherwise than the rollout did.
+
+    Choices are not replayed (docs/how-to/model.md has the measured mismatch).
+    """
+    correction = config.update.correction
+    if config.iterations == 0 or correction.weights not in KEEPING_ALL or correction.rejection != "none":
+        return
+    for model in trained_models(config):
+        experts = 0
+        with suppress(InputError):  # the model's sizes are not known
+            experts = shape_of(model).experts
+        if experts:
+            raise InputError(
+                f"update.correction.weights: found {correction.weights} for a model with {experts} experts: the update "
+                "may choose others for a token than the rollout did; expected icepop, or an update.correction.rejection"
+            )
+
+
+def trained_models(config: RunConfig) -> list[ModelConfig]:
+    """Return the models that a run starts from: the policy's, and those of agents that have their own."""
+    agents = [agent.pretrained for agent in config.rollout.episode.agents.values() if agent.pretrained is not None]
+    return [config.model, *(ModelConfig(pretrained=name) for name in agents)]
+
+
 def check_lora(config: RunConfig) -> None:
     """Check that adapters are asked for where the models that are trained take some."""
-    agents = [agent.pretrained for agent in config.rollout.episode.agents.values() if agent.pretrained is not None]
-    for model in (config.model, *(ModelConfig(pretrained=name) for name in agents)):
+    for model in trained_models(config):
         experts = 0
         with suppress(InputError):  # the model's sizes are not known
             experts = shape_of(model).experts

@@ -19,8 +19,15 @@ from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
 from tasks.rollout.engines.kind import kind_of
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
-from tasks.training.deepspeed_file import stage_of
+from tasks.training.deepspeed_file import read_deepspeed_file, stage_of
 from tasks.update.doors import names_that_compare
+
+OTHER_PARALLELISM = {
+    "tensor_parallel": "update.zero_stage=3 for weights that are too large for one rank",
+    "expert_parallel": "update.zero_stage=3 for weights that are too large for one rank",
+    "sequence_parallel_size": "update.context_parallel",
+}
+"""Keys of a DeepSpeed file by which it parts layers itself, and what does the same here."""
 
 
 def check_settings(config: RunConfig) -> None:
@@ -60,11 +67,25 @@ def check_settings(config: RunConfig) -> None:
     unknown = sorted(set(config.stages.timeouts_s) - set(STAGE_NAMES))
     if unknown:
         raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")
-    file = config.update.deepspeed
-    if file is not None and not Path(file).exists():
-        raise InputError(f"update.deepspeed: no such file: {file}")
-    stage_of(config.update.deepspeed, config.update.zero_stage)
+    check_deepspeed(config)
     check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_deepspeed(config: RunConfig) -> None:
+    """Check the user's DeepSpeed file: that it is there, and that it parts weights and sequences as we do.
+
+    Ranks get different sequences, and rank 0 writes whole weights: neither holds where DeepSpeed parts a layer itself.
+    """
+    file = config.update.deepspeed
+    if file is None:
+        return
+    if not Path(file).exists():
+        raise InputError(f"update.deepspeed: no such file: {file}")
+    stage_of(file, config.update.zero_stage)
+    given = read_deepspeed_file(file)
+    for key, instead in OTHER_PARALLELISM.items():
+        if key in given:
+            raise InputError(f"update.deepspeed: {file}: {key}: ranks do not share layers this way; set {instead}")
 
 
 def check_named_code(config: RunConfig) -> None:

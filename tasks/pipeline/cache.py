@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, decisive_part, mark_of_code, normalised, with_source
 from tasks.pipeline import retries
 from tasks.pipeline.code_version import content_digest
@@ -123,9 +124,12 @@ def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
     if not isinstance(outcome, StageOutcome):
         return False
     reference = outcome.reference.found_in(runs_dir)
-    if not is_available(reference):
-        return False
-    damage = later_damage_of(reference.path)
+    try:
+        if not is_available(reference):
+            return False
+        damage = later_damage_of(reference.path)
+    except InputError as error:  # its manifest cannot be read
+        damage = str(error)
     if damage is not None:
         _LOGGER.warning("%s; it is made again", damage)
     return damage is None

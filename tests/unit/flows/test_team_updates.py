@@ -124,3 +124,12 @@ def test_an_untrained_agent_does_not_hide_the_newest_state(tmp_path: Path):
         keep_weights(teams, 100)
         kept = {number for number in teams if (tmp_path / f"o{number}/model.safetensors").exists()}
         assert kept == {0, version - version % 3, version, max(version - 1, 0)}
+
+
+def test_a_later_policy_that_was_damaged_stops_no_update_before_its_own(run: FakeRun):
+    run.run(3)
+    for name in ("metrics.parquet", "manifest.json"):
+        (run.policies[3].path / name).write_bytes(b"damaged")
+    before = run.policies[0]
+    updated = iteration_flow.update_policy(run, before, run.batches[0], 0, others_follow=True)  # type: ignore[arg-type]
+    assert updated.weight_version == 1

@@ -9,9 +9,10 @@ from flows.settings.configuration import RunConfig
 from kernels_eval.config import JudgeConfig
 from kernels_eval.frozen import FrozenModel, Operational
 from tasks.models.config import ModelConfig
-from tasks.pipeline.cache import decisive
+from tasks.pipeline.cache import StageOutcome, decisive, is_stored, keep
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.pipeline.stage import Stage, StageRequest, stage_task
+from tasks.pipeline.store import MANIFEST, publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import roll_out
@@ -174,3 +175,15 @@ def test_a_request_counts_like_the_arguments_that_it_holds():
     assert key() == key(of=" of the solver") == key(policy=CheckpointRef(uri="there", digest="p"))
     assert key() == key(config=UpdateConfig(ranks=2))
     assert len({key(), key(seed=1), key(config=UpdateConfig(epochs=2))}) == 3
+
+
+@pytest.mark.parametrize("left", [b"", b'{"digest": "d", "fi', b"\xff\xfe"], ids=["empty", "half", "no text"])
+def test_a_result_whose_manifest_cannot_be_read_counts_as_none(tmp_path: Path, left: bytes):
+    folder = tmp_path / "store/sft/key"
+    with publish(folder) as partial:
+        (partial / "model").write_text("weights")
+    reference = CheckpointRef(uri=str(folder), digest=published_digest(folder)).stored_in(tmp_path)
+    keep(tmp_path / "results", "key", StageOutcome(reference=reference, seconds=1.0))
+    assert is_stored(tmp_path / "results", "key", tmp_path)
+    (folder / MANIFEST).write_bytes(left)
+    assert not is_stored(tmp_path / "results", "key", tmp_path)

@@ -37,5 +37,25 @@ def test_adapters_on_experts_are_refused_before_a_run(tmp_path: Path, save_exper
     settings = {"model": {"pretrained": str(tmp_path / "policy")}, "update": {"lora": {}}}
     with pytest.raises(InputError, match=r"^update\.lora\.targets: found all-linear for a model with 8 experts"):
         check_pretrained(check_configuration(settings, "here"))
-    settings["update"] = {"lora": {"targets": ["q_proj", "v_proj"]}}
+    settings["update"] = {"lora": {"targets": ["q_proj", "v_proj"]}, "correction": {"weights": "icepop"}}
     check_pretrained(check_configuration(settings, "here"))
+
+
+def test_experts_are_trained_by_rewards_only_where_tokens_of_other_choices_are_left_out(
+    tmp_path: Path, save_experts: Callable[..., None]
+) -> None:
+    save_experts(tmp_path / "policy")
+
+    def check(correction: dict[str, str], **settings: int) -> None:
+        given = {"model": {"pretrained": str(tmp_path / "policy")}, "update": {"correction": correction}, **settings}
+        check_pretrained(check_configuration(given, "here"))
+
+    for weights in ("token_tis", "none"):
+        with pytest.raises(
+            InputError,
+            match=rf"^update\.correction\.weights: found {weights} for a model with 8 experts.* expected icepop",
+        ):
+            check({"weights": weights})
+    check({"weights": "icepop"})
+    check({"rejection": "token"})
+    check({}, iterations=0)

@@ -82,3 +82,13 @@ def test_compiling_needs_something_to_compile_for() -> None:
     with pytest.raises(InputError, match=r"judge\.targets: found none to compile for, with judge\.compile = correct"):
         check_settings(load_configuration("test", ["judge.targets=[]", "judge.compile=correct"]))
     check_settings(load_configuration("test", ["judge.targets=[]", "judge.compile=never"]))
+
+
+@pytest.mark.parametrize("key", ["tensor_parallel", "expert_parallel", "sequence_parallel_size"])
+def test_a_deepspeed_file_that_parts_layers_itself_is_refused_at_the_start(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text(f'{{"{key}": 2}}')
+    with pytest.raises(InputError, match=rf"ds\.json: {key}: ranks do not share layers this way; set update\."):
+        check_settings(load_configuration(ONE_GPU, [f"update.deepspeed={file}"]))
+    file.write_text('{"zero_optimization": {"stage": 3}}')
+    check_settings(load_configuration(ONE_GPU, [f"update.deepspeed={file}"]))

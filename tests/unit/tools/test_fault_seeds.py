@@ -1,0 +1,108 @@
+"""Faults by seeds: a seed gives one schedule, and each fault does to processes, disk and store what it is called."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "faults"))
+from injection import Disk, Injector, Switches, damage
+from schedule import PLACES, STAGES, Fault, Kind, draw
+
+SEEDS = range(1, 201)
+
+
+def fault(kind: Kind, pick: float = 0.0, hold_s: float = 1000.0) -> Fault:
+    return Fault(kind, "SFT", 0.5, pick, hold_s)
+
+
+def test_a_seed_gives_one_schedule_and_two_hundred_give_every_fault_everywhere() -> None:
+    schedules = [draw(seed) for seed in SEEDS]
+    assert schedules == [draw(seed) for seed in SEEDS]
+    assert len(set(schedules)) == len(schedules)
+    faults = [each for schedule in schedules for each in schedule.faults]
+    assert {each.kind for each in faults} == set(Kind)
+    assert {each.stage for each in faults} == set(STAGES)
+    assert all(each.stage in PLACES.get(each.kind, STAGES) for each in faults)
+    assert {(schedule.engine, schedule.staleness) for schedule in schedules} == {
+        (engine, staleness) for engine in ("local", "sglang") for staleness in (0, 1)
+    }
+
+
+def test_what_a_machine_does_not_allow_is_left_out_and_all_else_stays() -> None:
+    without = frozenset({Kind.CLOCK_JUMPED, Kind.DISK_FULL})
+    for seed in SEEDS:
+        kept = tuple(each for each in draw(seed).faults if each.kind not in without)
+        assert draw(seed, without).faults == kept
+
+
+@pytest.fixture
+def driver() -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen(["bash", "-c", "exec -a ray::Rank sleep 600"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+def status_of(process: subprocess.Popen[bytes], wanted: str) -> bool:
+    """Wait until a process has this status; return False if it does not get it."""
+    for _ in range(200):
+        if psutil.Process(process.pid).status() == wanted:
+            return True
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    return False
+
+
+def test_a_stopped_rank_goes_on_when_its_time_is_over(tmp_path: Path, driver: subprocess.Popen[bytes]) -> None:
+    disk = Disk(tmp_path / "runs")
+    try:
+        injector = Injector(disk, driver, (), Switches(tmp_path / "nan", tmp_path / "clock"))
+        assert injector.inject(fault(Kind.RAYLET_KILLED)) is None  # there is none
+        while injector.inject(fault(Kind.RANK_STOPPED)) is None:  # bash has not become the rank yet
+            pass
+        assert status_of(driver, psutil.STATUS_STOPPED)
+        injector.settle()
+        assert psutil.Process(driver.pid).status() == psutil.STATUS_STOPPED
+        injector.settle(now=True)
+        assert status_of(driver, psutil.STATUS_SLEEPING)
+        injector.inject(fault(Kind.DRIVER_TERMINATED))
+        assert driver.wait(30) < 0
+    finally:
+        disk.remove()
+
+
+def test_a_full_disk_takes_nothing_until_it_is_free(tmp_path: Path, driver: subprocess.Popen[bytes]) -> None:
+    disk = Disk(tmp_path / "runs")
+    try:
+        if not disk.mounted:
+            pytest.skip("no file system may be mounted")
+        (disk.folder / "old").write_bytes(bytes(10_000))
+        injector = Injector(disk, driver, (), Switches(tmp_path / "nan", tmp_path / "clock"))
+        injector.inject(fault(Kind.DISK_FULL))
+        with pytest.raises(OSError, match="No space left"):
+            (disk.folder / "new").write_bytes(bytes(10_000))
+        injector.settle(now=True)
+        (disk.folder / "new").write_bytes(bytes(10_000))
+        assert (disk.folder / "old").read_bytes() == bytes(10_000)
+    finally:
+        disk.remove()
+
+
+def test_damage_hits_the_file_that_the_fault_picks(tmp_path: Path) -> None:
+    for name in ("store/sft/a/model", "store/sft/a/manifest", "store/update/b/model", "prefect/results/key"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"0123456789")
+    assert damage(tmp_path, fault(Kind.STORE_GARBLED, 0.5, 0.1)) == "a byte of store/sft/a/model"
+    assert (tmp_path / "store/sft/a/model").read_bytes() == b"01234t6789"
+    assert damage(tmp_path, fault(Kind.STORE_GARBLED, 0.9, 0.3)) == "half of store/update/b/model"
+    assert (tmp_path / "store/update/b/model").read_bytes() == b"01234"
+    assert damage(tmp_path, fault(Kind.STORE_LOST, 0.0, 0.3)) == "store/sft/a/manifest removed"
+    assert damage(tmp_path, fault(Kind.STORE_LOST, 0.0, 0.2)) == "prefect/results/key removed"
+    assert damage(tmp_path, fault(Kind.STORE_LOST, 0.0, 0.1)) == "store/sft/a removed"
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"store/update/b/model"}

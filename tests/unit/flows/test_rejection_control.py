@@ -32,7 +32,13 @@ def run() -> SmallRun:
         batches={0: batch(100, 250), 1: batch(100, 150)},  # RL's conversations become shorter
     )
     rollout = {"samples_per_problem": 10, "problems_per_iteration": 10}
-    return SmallRun(config=RunConfig.model_validate({"rollout": rollout}), workspace=None, judge=None, rollout_judge=None, state=state)
+    return SmallRun(
+        config=RunConfig.model_validate({"rollout": rollout}),
+        workspace=None,
+        judge=None,
+        rollout_judge=None,
+        state=state,
+    )
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ def adapted(
 
 
 def opened(server: Any, policy: CheckpointRef, tokenizer: Any) -> Any:
-    return open_engine(policy, tokenizer, RolloutConfig(engine="sglang", threads=1, sglang_urls=(server.url,), sglang=SETTINGS))
+    return open_engine(
+        policy, tokenizer, RolloutConfig(engine="sglang", threads=1, sglang_urls=(server.url,), sglang=SETTINGS)
+    )
 
 
 def requests_of(agent: str, count: int = 6) -> list[GenerationRequest]:

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+
+if TYPE_CHECKING:
+    from flows.services.prefect_server import PrefectServer
 
 # The same examples in every run: what CI says of a commit must not depend on luck. `make slow` draws new ones.
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
@@ -45,6 +48,17 @@ def ray_local() -> Iterator[None]:
     )  # also where another cluster runs on this machine
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["PrefectServer"]:
+    """A real Prefect server, the one that a run starts for itself. Commands that start from here on use it."""
+    from flows.services.prefect_server import prefect_server
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PREFECT_API_URL", raising=False)
+        with prefect_server(tmp_path_factory.mktemp("server"), start_s=240) as started:
+            yield started
 
 
 @pytest.fixture

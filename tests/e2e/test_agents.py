@@ -37,12 +37,11 @@ evaluation: {{greedy: false}}
 
 
 @pytest.fixture(scope="module")
-def kernelmill(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def kernelmill(server: object, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("agents")
     config = folder / "agents.yaml"
     config.write_text(CONFIG.format(configs=Path("deployments/configs").resolve()))
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    environment |= {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200"}
+    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200"}
 
     def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

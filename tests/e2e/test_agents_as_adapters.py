@@ -41,13 +41,12 @@ evaluation: {{greedy: false}}
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_dir(server: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adapters")
     config = folder / "adapters.yaml"
     places = {"configs": Path("deployments/configs").resolve(), "python": sys.executable, "double": DOUBLE}
     config.write_text(CONFIG.format(**places))
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    environment |= {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200"}
+    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200"}
     command = [sys.executable, "-m", "flows.cli.main", "train", "--config", str(config)]
     result = subprocess.run(
         [*command, "--set", f"runs_dir={folder / 'runs'}"],

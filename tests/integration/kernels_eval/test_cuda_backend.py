@@ -28,7 +28,9 @@ def building_judge() -> Iterator[Judge]:
 
 
 def test_compiled_and_not_run(building_judge: Judge) -> None:
+    started = time.monotonic()
     verdict = building_judge.evaluate(gpu.CUDA_PROBLEM, gpu.cuda_kernel(), backend="cuda")
+    built_s = time.monotonic() - started
     assert (verdict.status, verdict.error_category) == (Status.RUNTIME_ERROR, "not_run_without_gpu"), verdict
     assert verdict.compiled
     assert not verdict.correct
@@ -38,7 +40,7 @@ def test_compiled_and_not_run(building_judge: Judge) -> None:
     started = time.monotonic()
     again = building_judge.submit(gpu.CUDA_PROBLEM, gpu.cuda_kernel(), "cuda", {"trials": 3}).result()
     assert again.resources == verdict.resources
-    assert time.monotonic() - started < 5.0  # alone: 5 ms; building takes 8 s and more
+    assert time.monotonic() - started < built_s / 2  # alone: 5 ms; building takes 8 s and more
 
 
 def test_each_kernel_is_judged_in_its_own_language() -> None:

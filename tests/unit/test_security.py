@@ -1,4 +1,4 @@
-"""Promises of docs/security.md of files: none that we read can run code."""
+"""Promises of docs/threat-model.md of files: none that we read can run code."""
 
 import ast
 from collections.abc import Iterator

@@ -41,7 +41,7 @@ SETTINGS = (
     "sft.data.compositions=16", "problems.train=16", "problems.heldout=3", "problems.harder=0",
     "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.greedy=false",
     "evaluation.interval=null", "rollout.episode.reward=kernelbench - 0.2*length", "tracking.mode=disabled",
-    "update.threads_per_rank=1", "sft.threads_per_rank=1", "rollout.threads=1", "stages.backoff_s=0.5",
+    "update.threads_per_rank=1", "rollout.threads=1", "stages.backoff_s=0.5",
     f"prefect.start_timeout_s={START_S:g}", f"ray.start_timeout_s={START_S:g}",
 )  # fmt: skip
 SERVED = (

@@ -275,14 +275,19 @@ def _left(spared: list[int]) -> list[str]:
     return found
 
 
+def seeds_in(text: str) -> list[int]:
+    """Return the seeds that an argument names."""
+    first, dots, last = text.partition("..")
+    return list(range(int(first), int(last) + 1)) if dots else [int(seed) for seed in text.split(",")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", default="1..3", help="A..B, both included")
+    parser.add_argument("--seeds", default="1..3", type=seeds_in, help="A..B, both included, or A,B,C")
     parser.add_argument("--out", type=Path, help="file to which a line a seed is added")
     parser.add_argument("--faketime", type=Path, help="libfaketime.so.1, for clocks that jump")
     options = parser.parse_args()
-    first, _, last = options.seeds.partition("..")
     without = frozenset[Kind]() if options.faketime else frozenset({Kind.CLOCK_JUMPED})
     probe = Disk(options.folder.resolve() / "probe")
     probe.remove()
@@ -292,7 +297,7 @@ def main() -> None:
     machine = Machine(options.folder, options.faketime)
     failed = 0
     try:
-        for seed in range(int(first), int(last or first) + 1):
+        for seed in options.seeds:
             line = run_seed(machine, draw(seed, without))
             failed += not line["passed"]
             print(json.dumps(line), flush=True)

@@ -106,3 +106,19 @@ def test_damage_hits_the_file_that_the_fault_picks(tmp_path: Path) -> None:
     assert damage(tmp_path, fault(Kind.STORE_LOST, 0.0, 0.1)) == "store/sft/a removed"
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"store/update/b/model"}
+
+
+def test_one_gradient_is_poisoned_and_no_other(tmp_path: Path) -> None:
+    engine = tmp_path / "tasks/training/engine.py"
+    engine.parent.mkdir(parents=True)
+    engine.write_text("class TrainingEngine:\n    def backward(self, loss, *, last):\n        return loss\n")
+    program = (
+        "from tasks.training.engine import TrainingEngine\nimport pathlib\nengine = TrainingEngine()\n"
+        "print(engine.backward(1.0, last=True))\npathlib.Path('nan').touch()\n"
+        "print(engine.backward(1.0, last=True), engine.backward(1.0, last=True))\n"
+    )
+    site = Path(__file__).parents[3] / "tools/faults/site"
+    environment = {"PYTHONPATH": f"{site}:{tmp_path}", "KERNELMILL_NAN_GRADIENT": str(tmp_path / "nan")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1.0", "nan", "1.0"]

@@ -238,7 +238,8 @@ def run_seed(machine: Machine, schedule: Schedule) -> dict[str, Any]:
         if left := _left(command.spared):
             wrong.append(f"processes are left: {left}")
         used = disk.used // 2**20
-        shutil.copytree(command.run_dir, folder / "run", symlinks=True, dirs_exist_ok=True)
+        if wrong and command.run_dir.is_dir():
+            shutil.copytree(command.run_dir, folder / "run", symlinks=True, dirs_exist_ok=True)
     finally:
         kill_all(command.spared)
         disk.remove()

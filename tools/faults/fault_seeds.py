@@ -101,12 +101,14 @@ class Machine:
 class Command:
     """`kernelmill train` with the settings of a schedule, in a folder of runs."""
 
+    program = ("-m", "flows.cli.main", "train")
+
     def __init__(self, machine: Machine, schedule: Schedule, runs: Path) -> None:
         self.machine, self.schedule, self.runs = machine, schedule, runs
         settings = [*SETTINGS, f"rollout.staleness={schedule.staleness}", f"runs_dir={runs}"]
         settings += SERVED if schedule.engine == "sglang" else ()
         self.run_dir = runs / load_configuration(CONFIG, settings).run_id
-        self.arguments = [sys.executable, "-u", "-m", "flows.cli.main", "train", "-c", str(CONFIG)]
+        self.arguments = [sys.executable, "-u", *self.program, "-c", str(CONFIG)]
         self.arguments += [part for setting in settings for part in ("-s", setting)]
         self.spared = [machine.server.pid]
 

@@ -37,6 +37,8 @@ START_S = 120.0
 """Longest wait for a server to answer, unless a run's `prefect.start_timeout_s` says another."""
 SLOW_S = 20.0
 """Time after which a start is called slow; a quiet machine needs 8 to 15 s."""
+BUSY_S = 30.0
+"""Longest wait for the answer of a server of others, which may be busy; where nothing listens, none is waited for."""
 SHUTDOWN_S = 60.0
 """Time that a server has to write its last events, also if its database is locked for a while."""
 EVENT_SETTINGS = {
@@ -83,7 +85,7 @@ def prefect_server(
     longest wait for a server that is started.
     """
     configured = _configured_server()
-    if configured is not None and answers(configured):
+    if configured is not None and answers(configured, BUSY_S):
         with signed_in(configured, runs_dir), _kept(None, runs_dir, configured, note):
             yield PrefectServer(configured, ours=False)
         return

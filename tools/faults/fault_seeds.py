@@ -41,7 +41,7 @@ SETTINGS = (
     "sft.data.compositions=16", "problems.train=16", "problems.heldout=3", "problems.harder=0",
     "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.greedy=false",
     "evaluation.interval=null", "rollout.episode.reward=kernelbench - 0.2*length", "tracking.mode=disabled",
-    "update.threads_per_rank=1", "sft.threads_per_rank=1", "rollout.threads=1", "stages.backoff_s=0.5",
+    "update.threads_per_rank=1", "rollout.threads=1", "stages.backoff_s=0.5",
     f"prefect.start_timeout_s={START_S:g}", f"ray.start_timeout_s={START_S:g}",
 )  # fmt: skip
 SERVED = (
@@ -101,12 +101,14 @@ class Machine:
 class Command:
     """`kernelmill train` with the settings of a schedule, in a folder of runs."""
 
+    program = ("-m", "flows.cli.main", "train")
+
     def __init__(self, machine: Machine, schedule: Schedule, runs: Path) -> None:
         self.machine, self.schedule, self.runs = machine, schedule, runs
         settings = [*SETTINGS, f"rollout.staleness={schedule.staleness}", f"runs_dir={runs}"]
         settings += SERVED if schedule.engine == "sglang" else ()
         self.run_dir = runs / load_configuration(CONFIG, settings).run_id
-        self.arguments = [sys.executable, "-u", "-m", "flows.cli.main", "train", "-c", str(CONFIG)]
+        self.arguments = [sys.executable, "-u", *self.program, "-c", str(CONFIG)]
         self.arguments += [part for setting in settings for part in ("-s", setting)]
         self.spared = [machine.server.pid]
 
@@ -238,7 +240,8 @@ def run_seed(machine: Machine, schedule: Schedule) -> dict[str, Any]:
         if left := _left(command.spared):
             wrong.append(f"processes are left: {left}")
         used = disk.used // 2**20
-        shutil.copytree(command.run_dir, folder / "run", symlinks=True, dirs_exist_ok=True)
+        if wrong and command.run_dir.is_dir():
+            shutil.copytree(command.run_dir, folder / "run", symlinks=True, dirs_exist_ok=True)
     finally:
         kill_all(command.spared)
         disk.remove()
@@ -275,14 +278,19 @@ def _left(spared: list[int]) -> list[str]:
     return found
 
 
+def seeds_in(text: str) -> list[int]:
+    """Return the seeds that an argument names."""
+    first, dots, last = text.partition("..")
+    return list(range(int(first), int(last) + 1)) if dots else [int(seed) for seed in text.split(",")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", default="1..3", help="A..B, both included")
+    parser.add_argument("--seeds", default="1..3", type=seeds_in, help="A..B, both included, or A,B,C")
     parser.add_argument("--out", type=Path, help="file to which a line a seed is added")
     parser.add_argument("--faketime", type=Path, help="libfaketime.so.1, for clocks that jump")
     options = parser.parse_args()
-    first, _, last = options.seeds.partition("..")
     without = frozenset[Kind]() if options.faketime else frozenset({Kind.CLOCK_JUMPED})
     probe = Disk(options.folder.resolve() / "probe")
     probe.remove()
@@ -292,7 +300,7 @@ def main() -> None:
     machine = Machine(options.folder, options.faketime)
     failed = 0
     try:
-        for seed in range(int(first), int(last or first) + 1):
+        for seed in options.seeds:
             line = run_seed(machine, draw(seed, without))
             failed += not line["passed"]
             print(json.dumps(line), flush=True)

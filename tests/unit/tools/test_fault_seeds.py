@@ -1,9 +1,11 @@
 """Faults by seeds: a seed gives one schedule, and each fault does to processes, disk and store what it is called."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -106,3 +108,53 @@ def test_damage_hits_the_file_that_the_fault_picks(tmp_path: Path) -> None:
     assert damage(tmp_path, fault(Kind.STORE_LOST, 0.0, 0.1)) == "store/sft/a removed"
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"store/update/b/model"}
+
+
+def test_one_gradient_is_poisoned_and_no_other(tmp_path: Path) -> None:
+    engine = tmp_path / "tasks/training/engine.py"
+    engine.parent.mkdir(parents=True)
+    engine.write_text("class TrainingEngine:\n    def backward(self, loss, *, last):\n        return loss\n")
+    program = (
+        "from tasks.training.engine import TrainingEngine\nimport pathlib\nengine = TrainingEngine()\n"
+        "print(engine.backward(1.0, last=True))\npathlib.Path('nan').touch()\n"
+        "print(engine.backward(1.0, last=True), engine.backward(1.0, last=True))\n"
+    )
+    site = Path(__file__).parents[3] / "tools/faults/site"
+    environment = {"PYTHONPATH": f"{site}:{tmp_path}", "KERNELMILL_NAN_GRADIENT": str(tmp_path / "nan")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1.0", "nan", "1.0"]
+
+
+def run_of(folder: Path, kinds: list[Kind]) -> dict[str, Any]:
+    """Run the first seed that draws these kinds of faults, in stages of their own, on a stand-in; return its line."""
+
+    def fits(seed: int) -> bool:
+        faults = draw(seed).faults
+        return [each.kind for each in faults] == kinds and len({each.stage for each in faults}) == len(kinds)
+
+    seed = next(filter(fits, range(1, 10**6)))
+    program = Path(__file__).with_name("disturbed_stand_in.py")
+    command = [sys.executable, str(program), str(folder), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_run_goes_on_after_each_fault_until_it_ends(tmp_path: Path) -> None:
+    line = run_of(tmp_path, [Kind.DRIVER_KILLED, Kind.STORE_LOST])
+    assert (line["passed"], line["wrong"], line["difference"], line["missed"]) == (True, [], {}, [])
+    assert [[each["kind"] for each in attempt["hit"]] for attempt in line["attempts"]] == [
+        ["driver killed"], ["store lost"], [],
+    ]  # fmt: skip
+    assert [attempt["exit"] for attempt in line["attempts"]] == [-9, -9, 0]
+    assert all(attempt["hit"][0]["after_s"] < 60 for attempt in line["attempts"][:2])
+    assert "removed" in line["attempts"][1]["hit"][0]["hit"]
+
+
+def test_another_result_fails_the_seed_and_is_kept(tmp_path: Path) -> None:
+    line = run_of(tmp_path / "forgetful", [Kind.DRIVER_KILLED])
+    stage = line["schedule"]["faults"][0]["stage"]
+    assert not line["passed"]
+    assert list(line["difference"]) == [stage]
+    assert (tmp_path / "forgetful" / f"seed-{line['seed']}" / "run" / "summary.json").is_file()

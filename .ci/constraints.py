@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "deployments" / "constraints.txt"
-EXTRAS = ("judge", "train", "docs", "dev")
+EXTRAS = ("judge", "train", "docs", "airgap", "dev")
 MARKER = "# --- kept by hand below this line ---"
 HEADER = """\
 # What kernelmill is tested with: pyproject.toml declares ranges, this file pins one working set (Python 3.11 to 3.13).

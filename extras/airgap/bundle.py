@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from extras.airgap import parts, sglang, wheels
+from extras.airgap import parts, resolution, sglang, wheels
 from extras.airgap.request import BUILT, DOWNLOADS, INSTALLER, MANIFEST, SELF_TEST, Request, exact_version, room_for
 from extras.airgap.wheels import Say
 from kernels_eval.errors import InputError
@@ -24,7 +24,6 @@ class Bundle:
 
     folder: Path
     packages: int
-    built: list[str]
     size: int
     parts: int
     glibc: str
@@ -42,11 +41,16 @@ def make_bundle(request: Request, say: Say) -> Bundle:
         scratch = Path(folder)
         say("building kernelmill")
         own = wheels.build_own(source, built, scratch)
-        say(f"resolving kernelmill[{wheels.EXTRA}] for Python {request.python}")
-        resolution = wheels.resolve(request, own, scratch, say)
-        names = wheels.fetch(request, resolution, scratch, say)
+        say(f"resolving kernelmill[{resolution.EXTRA}] for Python {request.python}")
+        packages = resolution.resolve(request, own, scratch)
+        for place, package in enumerate(packages):
+            if package.url is None:
+                say(f"building {package.name} {package.version}, which has no wheel")
+                packages[place] = wheels.build(package, built, request.python)
+        wheels.fetch(request, packages, scratch, say)
         if request.sglang:
             sglang.write_archive(request, downloads, scratch, say)
+    names = [package.file for package in packages]
     archives = [CONFIGURATIONS, *([sglang.ARCHIVE] if request.sglang else [])]
     write_configurations(source, downloads / CONFIGURATIONS)
     for path in downloads.iterdir():
@@ -62,7 +66,7 @@ def make_bundle(request: Request, say: Say) -> Bundle:
         "python": request.python,
         "glibc": glibc,
         "host": {package.name: exact_version(package) or "" for package in request.host},
-        "packages": {package.name: package.version for package in resolution.packages},
+        "packages": {package.name: package.version for package in packages},
         "sglang": sglang.PACKAGES if request.sglang else {},
         "files": files,
     }
@@ -71,7 +75,7 @@ def make_bundle(request: Request, say: Say) -> Bundle:
         shutil.copyfile(Path(__file__).with_name(name), request.out / name)
     shutil.rmtree(downloads)
     shutil.rmtree(built)
-    return Bundle(request.out, len(resolution.packages), resolution.built, sum(sizes.values()), len(packed), glibc)
+    return Bundle(request.out, len(packages), sum(sizes.values()), len(packed), glibc)
 
 
 def source_folder() -> Path:

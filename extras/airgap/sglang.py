@@ -85,7 +85,7 @@ def write_archive(request: Request, into: Path, scratch: Path, say: Say) -> None
     downloads, site = scratch / "sglang-wheels", scratch / "sglang-site"
     say(f"download: {len(PACKAGES)} wheels of SGLang {PACKAGES['sglang']}")
     downloads.mkdir()
-    pip.download(request, [f"{name}=={version}" for name, version in PACKAGES.items()], downloads, [], scratch)
+    pip.download(request, [f"{name}=={version}" for name, version in PACKAGES.items()], downloads, scratch)
     for wheel in sorted(downloads.glob("*.whl")):
         unpack(wheel, site)
     for name, text in _IPYTHON.items():

@@ -1,4 +1,4 @@
-"""A small bundle made by pip from its index, installed beside this Python's packages. Needs a package index."""
+"""A small bundle made by uv and pip from their index, installed beside this Python's packages. Needs a package index."""
 
 import json
 import subprocess

@@ -3,6 +3,7 @@
 import json
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from extras.airgap import parts
@@ -11,14 +12,24 @@ from extras.airgap.bundle import FORMAT
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def wheel(folder: Path, name: str, version: str = "1.0", body: str = "", points: str = "", size: int = 0) -> Path:
+def wheel(
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    body: str = "",
+    points: str = "",
+    size: int = 0,
+    requires: Sequence[str] = (),
+) -> Path:
     """Write a wheel with one module, a script and `size` bytes that do not compress."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": body or f"version = {version!r}\n",
         f"{name}-{version}.data/scripts/{name}-run": "#!python\nprint('script runs')\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + "Provides-Extra: train\n" * bool(requires)
+        + "".join(f"Requires-Dist: {line}\n" for line in requires),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     if points:

@@ -49,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     """Give two wheels for whatever is downloaded; returns what was asked for."""
     found: list[Sequence[str]] = []
 
-    def download(request: Request, pins: Sequence[str], into: Path, links: Sequence[Path], scratch: Path) -> None:
+    def download(request: Request, pins: Sequence[str], into: Path, scratch: Path) -> None:
         found.append(pins)
         for wheel, names in FILES.items():
             with zipfile.ZipFile(into / wheel, "w") as archive:

@@ -5,15 +5,16 @@ where no process of the candidate can say otherwise. On a GPU the verdict is tha
 """
 
 from kernels_eval.cost.hardware import HARDWARE
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.inspection.failures import Failure, explain
 from kernels_eval.inspection.figures import CallFigures, figures_of
 from kernels_eval.judge import Judge
 from kernels_eval.pool.job_queue import Job
-from kernels_eval.pool.worker_client import Judged
+from kernels_eval.pool.worker_client import Judged, ProblemEndedWorkerError
 from kernels_eval.problem import Problem, without_mark
-from kernels_eval.verdict import Issue, Verdict
+from kernels_eval.verdict import Issue, Verdict, fault
 
 
 class Inspection(FrozenModel):
@@ -54,6 +55,9 @@ def _judged(judge: Judge, problem: Problem, kernel_source: str) -> Judged:
         return client.judge(job)
     except InfrastructureError:
         client.reset()
-        return client.judge(job)
+        try:
+            return client.judge(job)
+        except ProblemEndedWorkerError as error:
+            return Judged(fault(ErrorCategory.REFERENCE_FAILED, str(error)))
     finally:
         client.close()

@@ -23,7 +23,7 @@ from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
-from kernels_eval.pool.worker_client import WorkerClient
+from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source, without_mark
@@ -271,7 +271,10 @@ class Judge:
             self._dispatcher.finish(job, fault(*verdict))
         else:
             self._dispatcher.put_back(job, lambda _: fault(*verdict))
-        self._probe(worker, client)
+        if verdict.category == ErrorCategory.REFERENCE_FAILED:  # the machine did nothing wrong: no probe is needed
+            self.statuses.returned(worker)
+        else:
+            self._probe(worker, client)
 
     def _try(self, client: "WorkerClient", job: Job) -> "Verdict | _MachineFault":
         """Judge; turns any exception into a fault of the machine, which says nothing of the kernel."""
@@ -279,6 +282,8 @@ class Judge:
             verdict = client.judge(job).verdict
             provided = provided_names(job.kernel_source, self.config.device == "cuda")
             return verdict.model_copy(update={"provided": provided}) if provided else verdict
+        except ProblemEndedWorkerError as error:
+            found = _MachineFault(ErrorCategory.REFERENCE_FAILED, str(error))
         except InfrastructureError as error:
             found = _MachineFault(ErrorCategory.JUDGE_FAULT, str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug must not lose a verdict or end the thread)

@@ -20,6 +20,7 @@ from flows.cli.interruption import telling_how_to_go_on
 if TYPE_CHECKING:
     from flows.run.state import RunState
     from flows.settings.configuration import RunConfig
+    from kernels_eval.errors import KernelmillError
 
 TRAINING = "flows.training.training_flow"
 REPORT = "flows.report.report_flow"
@@ -57,14 +58,13 @@ def run_flow(
     **arguments: Any,
 ) -> FlowResult:
     """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
-    from httpx import TransportError
+    from httpx import HTTPError
 
     from flows.capacity.speed import share_of
     from flows.checks.preflight import check_before_start, check_checkpoint
     from flows.run.state import read_state
     from flows.services.environment import set_defaults
     from flows.settings.configuration import load_configuration
-    from kernels_eval.errors import InfrastructureError, first_line
     from kernels_eval.pool.scratch import remove_left_behind
     from tasks.pipeline.stage import check_refresh
 
@@ -90,6 +90,8 @@ def run_flow(
 
         check_evaluated(config, run_dir, state)
 
+    from prefect.exceptions import ObjectNotFound
+
     from flows.run.lock import check_not_open
     from flows.run.run import listener, on_sigterm, refresh, startup_s
     from flows.services.prefect_server import prefect_server
@@ -114,11 +116,25 @@ def run_flow(
         with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
             try:
                 value = flow(config, **arguments)
-            except TransportError as error:
-                raise InfrastructureError(
-                    f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
-                ) from error
+            except (HTTPError, ObjectNotFound) as error:
+                raise _failure_behind(error, server.api_url) from error
     return FlowResult(value, run_dir, time.monotonic() - began, console)
+
+
+def _failure_behind(error: Exception, api_url: str) -> "KernelmillError":
+    """Return what a flow failed for, if its server could not be told; else the server's failure."""
+    from prefect.exceptions import ObjectNotFound
+
+    from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
+
+    before = error.__context__
+    while before is not None:
+        if isinstance(before, KernelmillError):
+            return before
+        before = before.__context__
+    if isinstance(error, ObjectNotFound):
+        return InfrastructureError(f"Prefect's server at {api_url} has lost this run: its database was replaced.")
+    return InfrastructureError(f"Prefect's server at {api_url} does not answer as it should: {first_line(error)}.")
 
 
 def _show_steps(console: Console, config: "RunConfig", state: "RunState") -> None:

@@ -37,6 +37,7 @@ from flows.run.state import ControlState, RejectionState, RunState, StageTiming,
 from flows.services.gpu_load import GpuLoad
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
+from flows.services.server_end import server_awaited
 from flows.services.server_events import events_kept
 from flows.settings.configuration import LATEST, RunConfig, save_configuration
 from kernels_eval.config import JudgeConfig
@@ -263,6 +264,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
         _logged_to(run_dir / "log.txt"),
         events_kept(PREFECT_API_URL.value()),
         artifacts_sent(),
+        server_awaited(PREFECT_API_URL.value(), config.prefect.start_timeout_s),
         GpuLoad() as load,
     ):
         save_configuration(config, run_dir / "config.yaml")

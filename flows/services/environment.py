@@ -19,8 +19,8 @@ QUIET = {
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     # Distinguishes a long-running process from a dead one (flows/services/automations/vanished-runs.yaml).
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # A server that is started again may need a minute on a busy machine: a state is sent for about four minutes.
-    "PREFECT_CLIENT_MAX_RETRIES": "7",
+    # A state is sent for half a minute: a flow that ends has waited for its server before (flows.services.server_end).
+    "PREFECT_CLIENT_MAX_RETRIES": "4",
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without its control process Ray would end the driver after a minute; tasks.cluster.health notices it first.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",

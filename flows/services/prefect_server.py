@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flows.services.server_access import how_to_sign_in, pointed_at, server_auth, signed_in
+from flows.services.server_access import how_to_sign_in, keep_auth, pointed_at, server_auth, signed_in
 from flows.services.server_database import check_database
 from flows.services.server_events import events_kept
-from flows.services.server_keeper import Note, ServerKeeper
+from flows.services.server_keeper import Note, ServerKeeper, kept
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.loopback import is_on_loopback
 from tasks.pipeline.artifact_queue import INTERRUPTED_S, patience_s, wait_until_sent
@@ -107,15 +107,21 @@ def _kept(
     """Watch a server while the block runs, send what is left, and end the server if it is ours."""
     port = urlsplit(api_url).port or 0
 
+    home = runs_dir.resolve() / "prefect"
+    auth = server_auth(home) if process is not None else ""
+
     def start() -> subprocess.Popen[bytes]:
-        return start_server(runs_dir.resolve() / "prefect", port, start_s=start_s)[0]
+        keep_auth(home, auth)  # its folder may have been removed, and all processes of the run know this one
+        return start_server(home, port, start_s=start_s)[0]
 
     keeper = ServerKeeper(process, start, lambda: answers(api_url), note)
     keeper.open()
+    kept.set(keeper)
     try:
         with events_kept(api_url):
             yield
     finally:
+        kept.set(None)
         wait_s = patience_s()
         if keeper.wait_until_up(3 * wait_s):
             keeper.send_rest()

@@ -27,16 +27,22 @@ def server_auth(home: Path) -> str:
     configured = get_current_settings().server.api.auth_string
     if configured is not None:
         return configured.get_secret_value()
+    keep_auth(home, f"{_USER}:{secrets.token_urlsafe(32)}")
+    return _read(home / AUTH)
+
+
+def keep_auth(home: Path, auth: str) -> None:
+    """Write an auth string for the server in this folder, unless one is there."""
     path = home / AUTH
-    if not path.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        partial = home / f".{AUTH}-{os.getpid()}"
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(f"{_USER}:{secrets.token_urlsafe(32)}\n")
-        with suppress(FileExistsError):  # another command was faster
-            os.link(partial, path)
-        partial.unlink()
-    return _read(path)
+    if path.exists():
+        return
+    home.mkdir(parents=True, exist_ok=True)
+    partial = home / f".{AUTH}-{os.getpid()}"
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{auth}\n")
+    with suppress(FileExistsError):  # another command was faster
+        os.link(partial, path)
+    partial.unlink()
 
 
 def how_to_sign_in(home: Path) -> str | None:

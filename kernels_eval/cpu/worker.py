@@ -5,7 +5,8 @@ and one for interpreter processes. It ends if it loses one of them, since it can
 then starts another worker.
 
 Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also
-kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) or `fault` (message).
+kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) or `fault` (message). Here `loading` and
+`loaded` come before it, around the loading of a problem that is new to the worker.
 """
 
 import os
@@ -51,6 +52,10 @@ def serve_worker(judge: socket.socket) -> None:
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         problem, kernel, config = request["problem"], request["kernel"], JudgeConfig(**request["config"])
+        if not grader.has_loaded(problem):
+            send_frame(judge, {"kind": "loading"})
+            grader.load(problem, config)
+            send_frame(judge, {"kind": "loaded"})
         graded = grader.grade(problem, kernel, config)
         verdict = messages.without_draws(graded, problem, kernel, config)
         return {

@@ -2,7 +2,8 @@
 
 Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in frames: `evaluate` (problem, kernel,
 config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU seconds), `reference_failed` or
-`fault` (message).
+`fault` (message). Between `loading` and `loaded`, which may come before it, the problem's own code is loaded: who ends
+then was ended by it.
 """
 
 import hashlib
@@ -38,6 +39,10 @@ WORKER_VERDICTS = 1000
 """Verdicts after which a worker is replaced: it grows by 6 KB with each (docs/judge.md). The new worker is forked from
 the zygote and builds its references again; on a GPU it also makes a CUDA context."""
 
+_ENDED_WORKER = (
+    "the problem ends its process: its module, get_init_inputs, Model or get_inputs exits, crashes, or never returns"
+)
+
 
 class Judged(NamedTuple):
     """A verdict, and what it was made of: without a GPU, and if it is correct, the counted launches of a call."""
@@ -48,6 +53,10 @@ class Judged(NamedTuple):
     usages: Sequence[Usage | None] = ()
     """Resources of each of them, as far as it was compiled."""
     work: Work = Work()
+
+
+class ProblemEndedWorkerError(InfrastructureError):
+    """A worker ended while it loaded a problem. One that does so again and again is at fault itself."""
 
 
 class WorkerClient:
@@ -76,7 +85,10 @@ class WorkerClient:
         had the `device` or waited for it (kernels_eval.gpu.device.detection.DeviceLock)."""
 
     def judge(self, job: Job) -> Judged:
-        """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
+        """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start.
+
+        It is a ProblemEndedWorkerError if the worker died or hung while it loaded the problem.
+        """
         self.seconds = {}
         on_gpu = job.config.device == "cuda"
         built = Compiled()
@@ -156,11 +168,16 @@ class WorkerClient:
                 "cache": cache,
             },
         }
+        step = ""
         try:
             self._worker.settimeout(wall_s)
             send_frame(self._worker, request)
-            return receive_frame(self._worker)[0]
+            while (reply := receive_frame(self._worker)[0])["kind"] in ("loading", "loaded"):
+                step = reply["kind"]
+            return reply
         except (ChannelClosedError, MalformedFrameError, TimeoutError) as error:
+            if step == "loading":
+                raise ProblemEndedWorkerError(_ENDED_WORKER) from error
             raise InfrastructureError("a judge worker died or hung") from error
 
     def start_worker(self) -> list[str]:

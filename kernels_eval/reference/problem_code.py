@@ -52,6 +52,8 @@ class ProblemCode:
                 return call()
         except torch.cuda.OutOfMemoryError:
             raise
+        except MemoryError as error:
+            raise ReferenceFailedError("the reference takes more memory than this machine has for it") from error
         except Exception as error:
             if _FULL.search(str(error)):
                 raise torch.cuda.OutOfMemoryError(str(error)) from error

@@ -104,8 +104,8 @@ class JudgeClient:
                 )
             except InfrastructureError as error:
                 verdict = fault_verdict(ErrorCategory.JUDGE_FAULT, str(error))
-            if not verdict.is_fault:
-                break
+            if not verdict.is_fault or verdict.error_category == ErrorCategory.REFERENCE_FAILED:
+                break  # a problem that fails does so again
             consequence = "asked once more" if attempt < ATTEMPTS else "given up"
             logger.warning("%s: judgement: %s; %s", name, verdict.error_message, consequence)
         return verdict

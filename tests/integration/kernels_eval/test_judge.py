@@ -294,6 +294,17 @@ def test_a_broken_problem_is_not_the_kernels_fault(judge: Judge) -> None:
 
 
 @pytest.mark.long
+def test_a_problem_that_ends_its_process_takes_no_worker_out_of_service(judge: Judge) -> None:
+    exits = ROW_PROBLEM.replace("x = torch.relu(x)", "import os; os._exit(0)")
+    verdict = judge.evaluate(exits, ROW_KERNEL)
+    assert (verdict.status, verdict.error_category) == (Status.INFRASTRUCTURE_ERROR, "reference_failed")
+    assert "the problem ends its process" in (verdict.error_message or "")
+    assert judge.statuses.fault_statistics().quarantined == ()
+    assert judge.statuses.fault_statistics().by_category == {"reference_failed": 4}
+    assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# after it").correct
+
+
+@pytest.mark.long
 def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
     with Judge(JudgeConfig(workers=2, compile="never", timeout_s=30.0)) as judge:  # also of the probes of new workers
         judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(2)])

@@ -64,5 +64,36 @@ def test_after_some_attempts_the_run_goes_on_without_it(keep: Keep) -> None:
     keeper, notes = keep(MOST_STARTS)
     wait_for(lambda: len(notes) > MOST_STARTS)
     assert notes[-1].startswith("it did not answer; the run goes on without its page")
-    assert not keeper.wait_until_up(0.2)
+    assert keeper.gone.is_set()
+    assert not keeper.wait_until_up(60), "it does not wait for what is gone"
     assert len(notes) == MOST_STARTS + 1
+
+
+def test_a_server_that_is_killed_again_and_again_is_given_up(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper, notes = keep(0)
+    for count in range(1, MOST_STARTS + 1):
+        wait_for(lambda count=count: notes.count(DIED) == count and keeper.wait_until_up(0))
+        assert keeper.process is not None
+        keeper.process.kill()
+    wait_for(keeper.gone.is_set)
+    assert notes[-1].startswith(f"Prefect's server has died again, after {MOST_STARTS} starts: the run goes on without")
+    assert not keeper.wait_until_up(0.01)
+
+
+def test_deaths_of_a_server_that_lived_long_are_forgotten(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIVED_S", 0.0)
+    keeper, notes = keep(0)
+    for count in range(1, MOST_STARTS + 3):
+        wait_for(lambda count=count: notes.count(DIED) == count and keeper.wait_until_up(0))
+        assert keeper.process is not None
+        keeper.process.kill()
+    assert not keeper.gone.is_set()
+
+
+def test_a_server_that_hangs_is_killed_when_it_is_given_up(keep: Keep) -> None:
+    keeper, _ = keep(0)
+    wait_for(lambda: keeper.process is not None and keeper.process.poll() is None)
+    keeper.give_up()
+    assert keeper.process is not None
+    assert keeper.process.wait(60) != 0
+    assert not keeper.wait_until_up(60)

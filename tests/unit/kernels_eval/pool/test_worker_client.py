@@ -13,7 +13,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool import worker_client
 from kernels_eval.pool.job_queue import Job
-from kernels_eval.pool.worker_client import WorkerClient, build_verdict
+from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerClient, build_verdict
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -30,6 +30,8 @@ class Workers:
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
         self.hello: dict[str, Any] | None = {"kind": "hello", "sandbox": ["process", "seccomp"]}
+        self.steps: list[str] = []
+        """Sent before each reply."""
         self.started = 0
         self.killed: list[int] = []
         self.theirs: list[socket.socket] = []
@@ -57,7 +59,10 @@ class Workers:
                     return
                 send_frame(channel, self.hello)
                 while True:
-                    reply = self.reply(receive_frame(channel)[0])
+                    request = receive_frame(channel)[0]
+                    for kind in self.steps:
+                        send_frame(channel, {"kind": kind})
+                    reply = self.reply(request)
                     if reply is None:
                         return
                     send_frame(channel, reply)
@@ -144,6 +149,18 @@ def test_no_verdict_is_an_infrastructure_error(
 ) -> None:
     workers.reply = lambda _: reply
     with pytest.raises(InfrastructureError, match=words):
+        client.judge(job())
+
+
+def test_a_worker_that_ends_while_it_loads_a_problem_was_ended_by_it(workers: Workers, client: WorkerClient) -> None:
+    workers.steps = ["loading", "loaded"]
+    assert client.judge(job()).verdict == GRADED
+    workers.reply = lambda _: None
+    with pytest.raises(InfrastructureError, match="a judge worker died or hung"):
+        client.judge(job())
+    client.reset()
+    workers.steps = ["loading"]
+    with pytest.raises(ProblemEndedWorkerError, match="the problem ends its process: its module, get_init_inputs"):
         client.judge(job())
 
 

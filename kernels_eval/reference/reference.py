@@ -375,7 +375,7 @@ class Reference:
         eager, model = self._reduction.eager, self._models[False]
         if not (eager.random_operators or eager.may_keep or self._code.may_be_random):
             return
-        operators, inputs, kept = eager.random_operators, self._small_inputs(), frozenset[str]()
+        operators, inputs, kept, is_same = eager.random_operators, self._small_inputs(), frozenset[str](), True
         with unchanged(model, with_parameters=True) as before:
             first = self._outputs_kept(model, inputs)
             for _ in range(_REPEATS):

@@ -22,8 +22,10 @@ from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, size_of
 from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.trace.schema import TraceAnswer
 
 
@@ -55,6 +57,8 @@ class Trials:
     """Launches at the full size as the trials let one expect, where the trials are smaller."""
     warnings: tuple[str, ...] = ()
     _drawn: list[list[Any]] = field(default_factory=list[list[Any]])
+    _unnamed: list[str] = field(default_factory=list[str])
+    """Tensors in plain attributes of the reference for which the candidate has none of that name and shape."""
     _last: tuple[list[Any], Expected] | None = None
     """Inputs and results of the last trial."""
 
@@ -86,7 +90,9 @@ class Trials:
         ]
         state = session.ready()
         self.is_compiled = True
-        session.set_weights(reference.weights_for(state.state, lambda: self._drawn[0], state.plain))
+        weights = reference.weights_for(state.state, lambda: self._drawn[0], state.plain)
+        self._unnamed = [name for name in reference.plain_state if name not in weights]
+        session.set_weights(weights)
         for inputs in self._drawn:
             session.ask(inputs, has_values=True)
         self.repeats.ask()
@@ -158,6 +164,21 @@ class Trials:
             full_size, exact = self.reference.full_size or self.sizes[1], self.full.launches
             self.estimated = extrapolate(small, large, *self.sizes, full_size, exact, self.full.given_bytes)
             check_limits(exact, targets, list(zip(small, large, self.estimated, strict=False)))
+
+    def with_unnamed(self, failed: CandidateFailedError) -> CandidateFailedError:
+        """Return a failure whose message names first states that the reference draws and the candidate calls otherwise.
+
+        With another order of draws the candidate's own differ. They are no reason to refuse it before: with the same
+        order they are equal, and a kernel may do without them.
+        """
+        drawn = self.reference.drawn(self._unnamed) if failed.category == ErrorCategory.WRONG_VALUES else []
+        if not drawn:
+            return failed
+        message = (
+            f"{failed.message}; the reference draws {', '.join(drawn)} in its constructor: ModelNew gets these values "
+            "in an attribute of the same name and shape, and has none"
+        )
+        return CandidateFailedError(failed.status, failed.category, message, failed.is_certain)
 
     def launches_at_full_size(self) -> list[Launch]:
         """Return the launches of a call at the full size: counted there, or estimated over its true grids."""

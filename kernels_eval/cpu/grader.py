@@ -314,7 +314,7 @@ def _refused(trials: Trials, failed: CandidateFailedError) -> Graded:
     session = trials.session
     has_numbers = not all(isinstance(form, TensorForm) for form in trials.reference.full_forms)
     is_certain = failed.is_certain and not session.has_read  # host code may go by the value
-    verdict = with_cause(session, failed).verdict(trials.is_compiled)
+    verdict = with_cause(session, trials.with_unnamed(failed)).verdict(trials.is_compiled)
     return Graded(verdict, is_drawn=session.has_run or has_numbers, is_certain=is_certain)
 
 

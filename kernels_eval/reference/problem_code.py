@@ -16,7 +16,7 @@ from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.cost.operators import FewSteps
 from kernels_eval.reference.factories import CudaOnCpu
 from kernels_eval.reference.inputs import as_fake, no_values
-from kernels_eval.reference.unchanged import unchanged
+from kernels_eval.reference.unchanged import PROBLEM, unchanged
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
 
@@ -31,7 +31,7 @@ class ProblemCode:
         self._is_virtual = "cuda" in source and not torch.cuda.is_available()
         self.may_be_random = _RANDOM_MODULES.search(source) is not None
         """True if the source names a module that random numbers or times come from."""
-        module = types.ModuleType("problem")
+        module = types.ModuleType(PROBLEM)
         with self._virtual_default():
             self.call(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
         self._names = module.__dict__

@@ -45,12 +45,14 @@ from kernels_eval.reference.weights import (
     with_other_values,
 )
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
+from kernels_eval.sandbox.module_state import plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status
 
 # Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+_REPEATS = 3
+"""Calls after the first one that a reference which keeps something has to answer as it did the first."""
 FIRST_REPEATED_TRIAL = 1001
 """Trial number of the first repeated call."""
 
@@ -182,6 +184,11 @@ class Reference:
     def plain_state(self) -> dict[str, torch.Tensor]:
         """Tensors in plain attributes by name. Training does not change them: they are never varied."""
         return plain_state(self._models[False])
+
+    def drawn(self, names: Sequence[str]) -> list[str]:
+        """Return those of some tensors in plain attributes whose values the constructor draws at random."""
+        mine, other = self.plain_state, plain_state(self._code.model(self.weight_seed + 1)) if names else {}
+        return [name for name in names if name in other and not same_bytes(mine[name], other[name])]
 
     def weights_for(
         self, state: Mapping[str, Form], draw: Callable[[], list[Any]], plain: Mapping[str, Form] = MappingProxyType({})
@@ -365,30 +372,43 @@ class Reference:
 
     def _refuse_if_random(self) -> None:
         """Raise ReferenceFailedError if the problem may be random or keep state, and two equal runs differ."""
-        operators, kept = self._reduction.eager.random_operators, self._reduction.eager.kept
-        model = self._models[False]
-        if not (operators or kept or self._code.may_be_random or any(plain_attributes(model))):
+        eager, model = self._reduction.eager, self._models[False]
+        if not (eager.random_operators or eager.may_keep or self._code.may_be_random):
             return
-        inputs = self._small_inputs()
-        with unchanged(model) as before:
-            first, second = (
-                [value.clone() for value in self._code.run_and_keep(model, copied(inputs))[0]] for _ in range(2)
-            )
-            kept |= before.changed()
-        if len(first) == len(second) and all(
-            a.shape == b.shape and a.dtype == b.dtype and same_bytes(a, b) for a, b in zip(first, second, strict=True)
-        ):
+        operators, inputs, kept, is_same = eager.random_operators, self._small_inputs(), frozenset[str](), True
+        with unchanged(model, with_parameters=True) as before:
+            first = self._outputs_kept(model, inputs)
+            for _ in range(_REPEATS):
+                is_same = _same(first, self._outputs_kept(model, inputs))
+                kept = before.changed()
+                if not (is_same and kept):  # with nothing kept, each call is like the one before
+                    break
+            if not (kept or self._code.may_be_random):
+                kept = before.changed(with_statistics=True)
+        if is_same:
             return
         if kept and not operators:
             raise RandomReferenceError(
                 "the reference keeps state: its outputs differ between two runs on the same inputs "
-                f"({', '.join(sorted(kept))} changes in each call); no kernel can agree with it"
+                f"({', '.join(sorted(kept))} change{'s' if len(kept) == 1 else ''} in each call); no kernel can agree "
+                "with it"
             )
         drawn = f" ({', '.join(sorted(operators))}; dropout in training mode?)" if operators else ""
         raise RandomReferenceError(
             f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
             "agree with it"
         )
+
+    def _outputs_kept(self, model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
+        """Return copies of the outputs for a copy of the inputs. The model keeps what the call leaves in it."""
+        return [value.clone() for value in self._code.run_and_keep(model, copied(inputs))[0]]
+
+
+def _same(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return len(ones) == len(others) and all(
+        one.shape == other.shape and one.dtype == other.dtype and same_bytes(one, other)
+        for one, other in zip(ones, others, strict=True)
+    )
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:

@@ -143,3 +143,56 @@ def get_init_inputs():
     own = "\nclass ModelNew(Model):\n    pass\n"
     verdict = judge.submit(problem, problem + own, None, {"policy": "mixed"}).result()
     assert verdict.error_category == "no_kernel_launched", verdict.error_message
+
+
+FIRST_STATE = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.h0 = torch.randn(width)
+    def forward(self, x):
+        return x + self.h0
+def get_inputs():
+    return [torch.randn(64, 96)]
+def get_init_inputs():
+    return [96]
+"""
+OWN_STATE = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x_ptr, h_ptr, out_ptr, n, M, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    h = tl.load(h_ptr + i % M, mask=i < n, other=0.0)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n, other=0.0) + h, mask=i < n)
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        spare = torch.randn({spare})
+        self.start = torch.randn(width)
+    def forward(self, x):
+        out = torch.empty_like(x)
+        add[(triton.cdiv(x.numel(), 256),)](x, self.start, out, x.numel(), x.shape[1], BLOCK=256)
+        return out
+"""
+
+
+def test_a_first_state_of_another_name_is_right_if_drawn_alike_and_else_said_to_be_missing(judge: Judge) -> None:
+    alike, other, named = (
+        judge.submit(FIRST_STATE, kernel).result()
+        for kernel in (
+            OWN_STATE.format(spare=0),
+            OWN_STATE.format(spare=7),
+            OWN_STATE.format(spare=7).replace("self.start", "self.h0"),
+        )
+    )
+    assert alike.correct, alike.error_message
+    assert named.correct, named.error_message
+    assert other.error_category == "wrong_values"
+    assert "the reference draws h0 in its constructor" in (other.error_message or "")

@@ -10,6 +10,7 @@ SOURCE = (
     "import torch\nimport torch.nn as nn\n"
     "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.h, self.calls = torch.zeros(2, 3), 0\n"
+    "        self.kept, self.kept_in, Model.total = [], ([],), 0\n"
     "        self.register_buffer('seen', torch.zeros(3))\n"
     "    def forward(self, x):\n        {body}\n"
     "def get_inputs():\n    return [torch.ones(2, 3)]\ndef get_init_inputs():\n    return []\n"
@@ -21,6 +22,9 @@ KEEPING = {
     "counted": "self.calls += 1; return x * self.calls",
     "a buffer written to": "self.seen += x[0]; return x * self.seen",
     "a buffer that is the result": "return self.seen.add_(x[0]).expand(2, 3)",
+    "put into a list": "self.kept.append(x); return x * len(self.kept)",
+    "put into a list of a list": "self.kept_in[0].append(x); return x * len(self.kept_in[0])",
+    "counted by the class": "Model.total += 1; return x * Model.total",
     "a buffer assigned": "self.seen = self.seen + x[0]; return x * self.seen",
 }
 
@@ -45,7 +49,7 @@ def test_what_a_call_changed_is_named_and_dictionaries_stay_the_same() -> None:
     with unchanged(model) as kept:
         model.h += 1
         model.calls, model.seen = 5, model.seen + 1
-        assert kept.changed() == {"h", "calls"}
+        assert kept.changed() == {"h", "calls", "seen"}
     assert model.calls == 0
     assert model._buffers is tables[0]
     assert model._parameters is tables[1]

@@ -93,7 +93,7 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
         ),
         (
             ["rollout.episode.reward=kevn"],
-            "rollout.episode.reward: found 'kevn', expected one of four_part, kernelbench, kevin",
+            "rollout.episode.reward: found 'kevn', expected one of correct, four_part, kernelbench, kevin",
         ),
         (
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],

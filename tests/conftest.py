@@ -61,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["PrefectServer"
             yield started
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def save_experts() -> Callable[..., None]:
     """A function that saves a small Qwen3-MoE, whose second layer of three is dense, with a tokenizer."""
 

@@ -5,12 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from imported import import_file
-
-# Cores are shared with whatever else runs: how long one example takes says nothing.
-settings.register_profile("shared-machine", deadline=None)
-settings.load_profile("shared-machine")
 
 
 @pytest.fixture(scope="session")

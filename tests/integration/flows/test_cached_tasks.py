@@ -136,6 +136,21 @@ def run_chain(
     return chain()
 
 
+@pytest.fixture(scope="module")
+def computed(server: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs in which the chain has run."""
+    folder = tmp_path_factory.mktemp("computed")
+    run_chain(Workspace(folder, "run", [Heard()]))
+    return folder
+
+
+@pytest.fixture
+def done(workspace: Workspace, computed: Path) -> Workspace:
+    """A workspace of its own in which the chain has run: a copy, in which everything is cached (see below)."""
+    shutil.copytree(computed, workspace.runs_dir, dirs_exist_ok=True)
+    return workspace
+
+
 def test_the_second_time_everything_is_cached_and_says_so(workspace: Workspace):
     reference = run_chain(workspace)
     assert calls == [("first", 3), ("second", 3)]
@@ -152,13 +167,12 @@ def test_the_second_time_everything_is_cached_and_says_so(workspace: Workspace):
     assert workspace.listeners[0].events == [("cached", "first 3"), ("cached", "second")]
 
 
-def test_a_setting_recomputes_exactly_what_reads_it(workspace: Workspace, tmp_path: Path):
-    run_chain(workspace)
-    run_chain(workspace, problems=ProblemsConfig(train=7))
+def test_a_setting_recomputes_exactly_what_reads_it(done: Workspace, tmp_path: Path):
+    run_chain(done, problems=ProblemsConfig(train=7))
     assert calls == [("second", 3)]
-    run_chain(workspace, judge=JudgeConfig(workers=9, cache_dir=str(tmp_path)))
+    run_chain(done, judge=JudgeConfig(workers=9, cache_dir=str(tmp_path)))
     assert calls == []  # neither decides a verdict
-    run_chain(workspace, judge=JudgeConfig(trials=5))
+    run_chain(done, judge=JudgeConfig(trials=5))
     assert calls == [("first", 3)]  # and its content came out the same, so that the second is a hit
 
 
@@ -177,17 +191,17 @@ def test_a_file_that_a_setting_names_counts_by_content(workspace: Workspace, tmp
     assert calls == [("second", 3)]
 
 
-def test_an_artifact_that_is_gone_is_made_again(workspace: Workspace):
-    shutil.rmtree(first_folder(workspace))
-    run_chain(workspace)
+def test_an_artifact_that_is_gone_is_made_again(done: Workspace):
+    shutil.rmtree(first_folder(done))
+    run_chain(done)
     assert calls == [("first", 3)]
 
 
-def test_an_artifact_of_another_content_is_made_again(workspace: Workspace):
-    folder = first_folder(workspace)
+def test_an_artifact_of_another_content_is_made_again(done: Workspace):
+    folder = first_folder(done)
     with publish(folder) as partial:
         (partial / "number.txt").write_text("something else")
-    run_chain(workspace)
+    run_chain(done)
     assert calls == [("first", 3)]
 
 
@@ -261,28 +275,27 @@ def test_a_lost_artifact_repeats_its_own_stage_alone(workspace: Workspace):
 
 
 def test_a_flipped_byte_is_found_before_it_is_read_and_its_stage_repeated(
-    workspace: Workspace, caplog: pytest.LogCaptureFixture
+    done: Workspace, caplog: pytest.LogCaptureFixture
 ):
-    file = first_folder(workspace) / "number.txt"
+    file = first_folder(done) / "number.txt"
     file.write_bytes(b"4")  # as long as what was published
-    run_chain(workspace, problems=ProblemsConfig(train=11))
+    run_chain(done, problems=ProblemsConfig(train=11))
     assert sorted(calls) == [("first", 3), ("second", 3)]
     assert file.read_bytes() == b"3"
     (line,) = [record.getMessage() for record in caplog.records if record.name == "kernelmill.stage"]
     assert str(file) in line
     assert "damaged" in line
-    run_chain(workspace)
+    run_chain(done)
     assert calls == []
 
 
-def test_a_result_that_nobody_reads_again_is_made_again_if_it_was_damaged(workspace: Workspace):
-    run_chain(workspace)
-    (folder,) = (workspace.runs_dir / "store" / "second").iterdir()
+def test_a_result_that_nobody_reads_again_is_made_again_if_it_was_damaged(done: Workspace):
+    (folder,) = (done.runs_dir / "store" / "second").iterdir()
     (file,) = (path for path in folder.iterdir() if path.name != "manifest.json")
     content = file.read_bytes()
     file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     calls.clear()
-    run_chain(workspace)
+    run_chain(done)
     assert calls == [("second", 3)]
     assert file.read_bytes() == content
 
@@ -317,30 +330,27 @@ def test_a_damaged_artifact_from_elsewhere_is_refused_by_name(workspace: Workspa
         use()
 
 
-def test_a_half_written_cache_record_is_a_miss(workspace: Workspace):
-    run_chain(workspace)
-    for record in workspace.results_dir.iterdir():
+def test_a_half_written_cache_record_is_a_miss(done: Workspace):
+    for record in done.results_dir.iterdir():
         record.write_bytes(record.read_bytes()[: record.stat().st_size // 2])
-    run_chain(workspace)
+    run_chain(done)
     assert calls == [("first", 3), ("second", 3)]
-    run_chain(workspace)
+    run_chain(done)
     assert calls == []
 
 
-def test_refresh_computes_a_stage_again(workspace: Workspace):
-    run_chain(workspace)
-    workspace.refresh = frozenset({"second"})
-    run_chain(workspace)
+def test_refresh_computes_a_stage_again(done: Workspace):
+    done.refresh = frozenset({"second"})
+    run_chain(done)
     assert calls == [("second", 3)]
 
 
-def test_refresh_computes_what_follows_from_it_again(workspace: Workspace):
-    run_chain(workspace)
-    workspace.refresh = frozenset({"first 3"})
-    run_chain(workspace)
+def test_refresh_computes_what_follows_from_it_again(done: Workspace):
+    done.refresh = frozenset({"first 3"})
+    run_chain(done)
     assert calls == [("first", 3), ("second", 3)]  # though the first came out the same
-    workspace.refresh, workspace.refreshed = frozenset({"first 4"}), set()
-    run_chain(workspace)
+    done.refresh, done.refreshed = frozenset({"first 4"}), set()
+    run_chain(done)
     assert calls == []
 
 
@@ -354,10 +364,9 @@ def test_an_unknown_stage_to_refresh_is_refused():
         check_refresh(["rolout"])
 
 
-def test_other_code_is_another_key(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
-    run_chain(workspace)
+def test_other_code_is_another_key(done: Workspace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(orchestration, "code_version", lambda module: "changed")
-    run_chain(workspace)
+    run_chain(done)
     assert calls == [("first", 3), ("second", 3)]
 
 
@@ -568,7 +577,6 @@ def test_a_server_that_takes_no_artifact_costs_no_stage(
 
 
 def first_folder(workspace: Workspace) -> Path:
-    """Run the chain once; return where the first stage published."""
-    run_chain(workspace)
+    """Return where the first stage published."""
     (folder,) = (workspace.runs_dir / "store" / "first").iterdir()
     return folder

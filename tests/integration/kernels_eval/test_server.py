@@ -148,7 +148,7 @@ def test_a_batch_streams_each_verdict_once_the_quick_before_the_slow(server: Ser
 
 @pytest.mark.long
 def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full(server: Server) -> None:
-    items = [item(SPINNING + f"# {index}") for index in range(4)] + [
+    items = [item(SPINNING + f"# {index}", timeout_s=5.0) for index in range(4)] + [
         item(ROW_KERNEL + f"# h{i}") for i in range(QUEUE - 4)
     ]
     batch = threading.Thread(target=lines_of, args=[server, items])
@@ -162,7 +162,7 @@ def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full
             latencies.append(time.perf_counter() - began)
             assert health["running"] == 4, latencies
         refused = client.post(server.address + "/eval", json=item(ROW_KERNEL + "# one too many"))
-    assert statistics.median(latencies) < 1, latencies  # what spins is ended after ten
+    assert statistics.median(latencies) < 1, latencies  # what spins is ended after five
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert f"holds {QUEUE} kernels" in refused.json()["detail"]

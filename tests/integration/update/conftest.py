@@ -32,14 +32,21 @@ def _no_worker_outlives_the_module(ray_local: None) -> Iterator[None]:
 def make_policy(tmp_path: Path) -> Callable[..., CheckpointRef]:
     """A function that publishes a new policy."""
 
-    def make(name: str = "policy", hidden: int = 32, seed: int = 0) -> CheckpointRef:
-        config = ModelConfig(vocabulary=300, hidden=hidden, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
-        tokenizer = train_tokenizer([f"x = {number}\n" for number in range(50)], 300, tmp_path / "tokenizer")
-        with publish(tmp_path / name) as folder:
-            save_policy(new_policy(config, tokenizer, seed), tokenizer, folder)
-        return CheckpointRef(uri=str(tmp_path / name), digest=published_digest(tmp_path / name))
+    return lambda name="policy", **choice: publish_policy(tmp_path / name, **choice)
 
-    return make
+
+@pytest.fixture(scope="module")
+def shared_policy(tmp_path_factory: pytest.TempPathFactory) -> CheckpointRef:
+    """A new policy for several tests of a module."""
+    return publish_policy(tmp_path_factory.mktemp("shared") / "policy")
+
+
+def publish_policy(place: Path, hidden: int = 32, seed: int = 0) -> CheckpointRef:
+    config = ModelConfig(vocabulary=300, hidden=hidden, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
+    tokenizer = train_tokenizer([f"x = {number}\n" for number in range(50)], 300, place.parent / "tokenizer")
+    with publish(place) as folder:
+        save_policy(new_policy(config, tokenizer, seed), tokenizer, folder)
+    return CheckpointRef(uri=str(place), digest=published_digest(place))
 
 
 @pytest.fixture
@@ -52,10 +59,16 @@ def make_batch(tmp_path: Path) -> Callable[..., TrajectoryBatchRef]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def turns() -> Callable[..., list[dict[str, Any]]]:
     """A function that makes rows of the turns table."""
     return turns_of
+
+
+@pytest.fixture(scope="session", name="publish_turns")
+def publish_turns_fixture() -> Callable[..., TrajectoryBatchRef]:
+    """A function that publishes rows of the turns table in a folder."""
+    return publish_turns
 
 
 @pytest.fixture

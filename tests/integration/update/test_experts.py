@@ -18,16 +18,28 @@ from tests.integration.update.requested import update_policy
 
 pytestmark = pytest.mark.long
 
-MakeBatch = Callable[..., TrajectoryBatchRef]
+Publish = Callable[..., TrajectoryBatchRef]
 BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05, zero_stage=0)
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-@pytest.fixture
-def policy(tmp_path: Path, save_experts: Callable[..., None]) -> CheckpointRef:
-    with publish(tmp_path / "policy") as folder:
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory, save_experts: Callable[..., None]) -> CheckpointRef:
+    place = tmp_path_factory.mktemp("experts") / "policy"
+    with publish(place) as folder:
         save_experts(folder)
-    return CheckpointRef(uri=str(tmp_path / "policy"), digest=published_digest(tmp_path / "policy"))
+    return CheckpointRef(uri=str(place), digest=published_digest(place))
+
+
+@pytest.fixture(scope="module")
+def batch(policy: CheckpointRef, turns: Callable[..., Any], publish_turns: Publish) -> TrajectoryBatchRef:
+    return publish_turns(policy.path.parent / "batch", turns(policy))
+
+
+@pytest.fixture(scope="module")
+def alone(policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Policy after an update on one rank."""
+    return update_policy(policy, policy, batch, BASE, 0, 1, 0, policy.path.parent / "alone", silent)
 
 
 def weights(checkpoint: CheckpointRef) -> dict[str, torch.Tensor]:
@@ -44,13 +56,9 @@ def weights(checkpoint: CheckpointRef) -> dict[str, torch.Tensor]:
     ids=["zero-2", "zero-3", "shared"],
 )
 def test_stages_agree_and_publish_all_experts(
-    tmp_path: Path, policy: CheckpointRef, make_batch: MakeBatch, change: dict[str, Any]
+    tmp_path: Path, policy: CheckpointRef, batch: TrajectoryBatchRef, alone: CheckpointRef, change: dict[str, Any]
 ) -> None:
-    batch = make_batch(policy)
-    alone, other = (
-        update_policy(policy, policy, batch, config, 0, 1, 0, tmp_path / name, silent)
-        for name, config in (("alone", BASE), ("other", BASE.model_copy(update=change)))
-    )
+    other = update_policy(policy, policy, batch, BASE.model_copy(update=change), 0, 1, 0, tmp_path / "other", silent)
     before, first, second = (weights(checkpoint) for checkpoint in (policy, alone, other))
     assert before.keys() == first.keys() == second.keys()
     assert all(not torch.equal(before[name], first[name]) for name in before if "mlp.gate." in name)
@@ -63,17 +71,16 @@ def test_stages_agree_and_publish_all_experts(
         assert others[column].to_list() == pytest.approx(rows[column].to_list(), rel=1e-5, abs=1e-6), column
 
 
-def test_a_critic_of_experts_learns(tmp_path: Path, policy: CheckpointRef, make_batch: MakeBatch) -> None:
+def test_a_critic_of_experts_learns(tmp_path: Path, policy: CheckpointRef, batch: TrajectoryBatchRef) -> None:
     config = BASE.model_copy(update={"advantage": "gae", "critic": CriticConfig(learning_rate=1e-2)})
-    after = update_policy(policy, policy, make_batch(policy), config, 0, 1, 0, tmp_path / "after", silent)
+    after = update_policy(policy, policy, batch, config, 0, 1, 0, tmp_path / "after", silent)
     losses = pl.read_parquet(after.path / "metrics.parquet")["value_loss"]
     assert losses[-1] < losses[0]
 
 
 def test_adapters_of_the_attention_train_and_no_others(
-    tmp_path: Path, policy: CheckpointRef, make_batch: MakeBatch
+    tmp_path: Path, policy: CheckpointRef, batch: TrajectoryBatchRef
 ) -> None:
-    batch = make_batch(policy)
     with pytest.raises(InputError, match=r"update.lora.targets: found all-linear for a model with 8 experts"):
         update_policy(
             policy, policy, batch, BASE.model_copy(update={"lora": LoraConfig()}), 0, 1, 0, tmp_path / "never", silent

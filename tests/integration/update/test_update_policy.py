@@ -192,6 +192,23 @@ def test_a_held_engine_is_not_taken_for_another_policy(
     assert_equal(once, again)
 
 
+GENTLE = BASE.model_copy(update={"learning_rate": 1e-4})
+
+
+@pytest.fixture(scope="module")
+def shared_batch(
+    shared_policy: CheckpointRef, turns: Callable[..., Any], publish_turns: MakeBatch
+) -> TrajectoryBatchRef:
+    return publish_turns(shared_policy.path.parent / "batch", turns(shared_policy))
+
+
+@pytest.fixture(scope="module")
+def plain(shared_policy: CheckpointRef, shared_batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Policy after an update on one rank."""
+    place = shared_policy.path.parent / "plain"
+    return update_policy(shared_policy, shared_policy, shared_batch, GENTLE, 0, 1, 0, place, silent)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -203,16 +220,15 @@ def test_a_held_engine_is_not_taken_for_another_policy(
 )
 @pytest.mark.long
 def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
-    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, change: dict[str, Any]
+    tmp_path: Path,
+    shared_policy: CheckpointRef,
+    shared_batch: TrajectoryBatchRef,
+    plain: CheckpointRef,
+    change: dict[str, Any],
 ) -> None:
-    policy = make_policy()
-    batch = make_batch(policy)
-    settings = BASE.model_copy(update={"learning_rate": 1e-4})
+    settings = GENTLE.model_copy(update=change)
+    other = update_policy(shared_policy, shared_policy, shared_batch, settings, 0, 1, 0, tmp_path / "other", silent)
     # Moments are compared, not weights: AdamW's first step is ±rate for every weight, also where its gradient is noise.
-    plain = update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "plain", silent)
-    other = update_policy(
-        policy, policy, batch, settings.model_copy(update=change), 0, 1, 0, tmp_path / "other", silent
-    )
     ours, theirs = (pl.read_parquet(ref.path / "metrics.parquet") for ref in (plain, other))
     for column in ("loss", "policy_loss", "kl", "entropy", "gradient_norm", "clip_fraction"):
         np.testing.assert_allclose(ours[column], theirs[column], atol=1e-6, rtol=1e-5, err_msg=column)

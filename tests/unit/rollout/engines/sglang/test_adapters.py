@@ -17,7 +17,7 @@ from tasks.rollout.engines.local.engine import load_engine
 from tasks.training.config import LoraConfig
 
 RANK = 8
-SETTINGS = SglangConfig(start_timeout_s=5, backoff_s=0.01, request_timeout_s=20, adapter_rank=RANK)
+SETTINGS = SglangConfig(start_timeout_s=60, backoff_s=0.01, request_timeout_s=60, adapter_rank=RANK)
 SAMPLING = SamplingConfig(max_new_tokens=16)
 
 

@@ -4,11 +4,11 @@
     python tools/results_table.py --check    # exits with 1 if a page differs from the records
 
 A record is a JSON file, `DATE-NUMBER.json`, whose name gives its order. It has `date`, `title`, `hardware`, `speeds`
-(`measured` or `estimated`), `command` (optional), `figures`, and `body`: prose, tables (`columns`, `rows`) and code.
-A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not reported), and `change`. That is the change
-with the ends of its 95 % interval, paired by problem. `above_more_sft` and `above_rejection` (optional) have the same
-three numbers for the change above more SFT, and above rejection sampling with as many judged kernels. A table shows the
-newest figure of each setting and metric.
+(`measured` or `estimated`; without figures also `measured and estimated`), `command` (optional), `figures`, and `body`:
+prose, tables (`columns`, `rows`) and code. A figure has `setting`, `problems`, `metric`, `before`, `after` (null: not
+reported), and `change`. That is the change with the ends of its 95 % interval, paired by problem. `above_more_sft` and
+`above_rejection` (optional) have the same three numbers for the change above more SFT, and above rejection sampling
+with as many judged kernels. A table shows the newest figure of each setting and metric.
 """
 
 import argparse
@@ -60,7 +60,8 @@ def read(folder: Path) -> list[Figure]:
     found: list[Figure] = []
     for path in sorted(folder.glob("*.json"), key=_order):
         record = json.loads(path.read_text(encoding="utf-8"))
-        if not path.name.startswith(record["date"]) or record["speeds"] not in ("measured", "estimated"):
+        known = ("measured", "estimated") if record["figures"] else ("measured", "estimated", "measured and estimated")
+        if not path.name.startswith(record["date"]) or record["speeds"] not in known:
             raise ValueError(f"{path.name}: expected its date in its name, and speeds measured or estimated")
         found += [_figure(path.stem, record, entry) for entry in record["figures"]]
     return found

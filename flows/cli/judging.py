@@ -211,6 +211,8 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
         reasons = [reason for reason in (verdict.rejection_reason, verdict.error_message) if reason]
         category = f" ({verdict.error_category})" if verdict.error_category and not verdict.rejection_reason else ""
         typer.echo(": ".join([f"{verdict.status}{category}{speed}", *reasons]))
+        if verdict.error_category and verdict.error_category in list(ErrorCategory):
+            typer.echo(f"  its cause and remedy: kernelmill judge explain {verdict.error_category}")
         for cell in verdict.cells:
             gain = "" if cell.speedup is None else f", speed-up {cell.speedup:.2f}"
             typer.echo(f"at {cell.workload}: {cell.error_category or cell.status}{gain}")

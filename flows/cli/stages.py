@@ -195,7 +195,7 @@ def compare(
 
 
 def _show_pooled(folders: list[str]) -> None:
-    from flows.cli.pooled import pooled_tables
+    from flows.cli.tables import pooled_tables
     from tasks.evaluation.pooling import pool_folders
 
     console = Console(highlight=False)

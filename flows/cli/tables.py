@@ -1,4 +1,4 @@
-"""Tables for the terminal: held-out figures of a run, comparisons, trajectory analyses; and conversations."""
+"""Tables for the terminal: held-out figures of a run, comparisons, pooled runs, trajectory analyses; conversations."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from rich.text import Text
 from flows.settings.plurals import counted
 from kernels_eval.plain_text import plain_text
 from tasks.evaluation.comparison import SHOWN_FIGURES, TOKENS_TITLE, tokens_text
+from tasks.evaluation.pooling import Change, Pooled
 from tasks.pipeline.prefect_artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
@@ -78,6 +79,37 @@ def comparison_tables(comparison: dict[str, Any]) -> list[Table]:
         columns = [_differences(f"{pair['after']} −\n{pair['before']}", pair) for pair in pairs]
         tables.append(_figures_table("differences (paired)", *columns))
     return tables
+
+
+def pooled_tables(found: Sequence[Pooled]) -> Iterator[Table]:
+    """Yield a table of the primary outcome, then one of all others for each pair of policies, marked exploratory."""
+    primary = [each for each in found if each.is_primary]
+    if primary:
+        yield _pooled_table("primary outcome", primary, with_policies=True)
+    for policies in dict.fromkeys(each.contrast.policies for each in found):
+        others = [each for each in found if each.contrast.policies == policies and not each.is_primary]
+        if others:
+            yield _pooled_table(f"{escape(policies)}: exploratory", others, with_policies=False)
+
+
+def _pooled_table(title: str, rows: Sequence[Pooled], with_policies: bool) -> Table:
+    table = _plain_table(title)
+    for heading in ("change of", "pooled, with interval", "I²", "each"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        contrast = row.contrast
+        name = f"{contrast.figure}, {contrast.decoding}, {contrast.problems}"
+        table.add_row(
+            f"{escape(contrast.policies)}: {name}" if with_policies else name,
+            _interval(row.change),
+            f"{100 * row.heterogeneity:.0f} %",
+            " ".join(f"{change.value:+.3f}" for change in row.changes),
+        )
+    return table
+
+
+def _interval(change: Change) -> str:
+    return f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
 
 
 def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

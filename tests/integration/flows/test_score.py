@@ -45,7 +45,9 @@ def test_one_problem_of_a_table_and_exit_code_0_whatever_the_verdict(
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     right_for_the_other = kernel(tmp_path, ROW_KERNEL.replace("x * 2.0", "x * 3.0"))
     assert run(["judge", "score", f"{table}#row", right_for_the_other, *FAST]) == 0
-    assert capsys.readouterr().out.startswith("incorrect (wrong_values): output[0, 0] is ")
+    shown = capsys.readouterr().out
+    assert shown.startswith("incorrect (wrong_values): output[0, 0] is ")
+    assert shown.endswith("its cause and remedy: kernelmill judge explain wrong_values\n")
     assert run(["judge", "score", f"{table}#rows", right_for_the_other, *FAST]) == 2
     assert "problems.jsonl#ID with the id of a problem, such as other, row; found rows" in capsys.readouterr().err
 

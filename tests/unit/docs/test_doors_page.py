@@ -1,10 +1,11 @@
 """docs/doors.md: its table is that of the settings, and each example runs from a folder of its own."""
 
+import asyncio
 import importlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from tasks.problems.loaders import load_entries
 from tasks.problems.pairs import load_pairs
 from tasks.rollout.config import CURRICULUM, ENGINE, EPISODE_TASK, EpisodeConfig
 from tasks.rollout.curriculum import CurriculumState
+from tasks.rollout.engines import FinishReason, Generation
 from tasks.rollout.feedback import feedback_text
 from tasks.rollout.prompts import prompt_messages
 from tasks.tracking.figures import new_line
@@ -167,12 +169,35 @@ def a_back_end(folder: Path) -> None:
     assert backend.interprets
 
 
+class _Embedded:
+    """Stands for the embedded engine, whose weights take seconds to load: three tokens for each request."""
+
+    context_tokens, cohort_size, is_closed = 64, 2, False
+
+    async def generate(self, requests: Any, sampling: Any) -> AsyncIterator[tuple[int, Generation]]:
+        for index in reversed(range(len(requests))):
+            yield index, Generation((1, 2, 3), (-1.0, -1.0, -1.0), FinishReason.STOP, seconds=0.1)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
 def an_engine(folder: Path) -> None:
     open_engine = ENGINE.load(configured("engine").rollout.engine)
-    seen: list[Any] = []
-    sys.modules["my_engine"].load_engine = lambda path, tokenizer, batch: seen.append((path, batch))
-    open_engine(SimpleNamespace(path="here"), None, SimpleNamespace(batch_size=9))
-    assert seen == [("here", 4)]
+    inner = _Embedded()
+    sys.modules["my_engine"].load_engine = lambda path, tokenizer, batch: (
+        inner if (path, batch) == ("here", 9) else None
+    )
+    engine = open_engine(SimpleNamespace(path="here"), None, SimpleNamespace(batch_size=9))
+    assert (engine.context_tokens, engine.cohort_size) == (64, 2)
+
+    async def use() -> list[int]:
+        found = [index async for index, _ in engine.generate(["a", "b"], None)]
+        await engine.close()
+        return found
+
+    assert asyncio.run(use()) == [1, 0]
+    assert (engine.tokens, inner.is_closed) == (6, True)
 
 
 OPERATIONAL = ("tracker",)

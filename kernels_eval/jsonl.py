@@ -19,6 +19,9 @@ from kernels_eval.problem import Problem
 from kernels_eval.streaming import Item
 from kernels_eval.verdict import Verdict
 
+_MOST_BATCH_MIB = 1024
+"""Size of a batch, which is held in memory."""
+
 
 def judge_file(
     batch: Path, out: Path, config: JudgeConfig, progress: Callable[[int, int], None] | None = None
@@ -48,17 +51,21 @@ def judge_file(
     return verdicts
 
 
-def read_source(path: Path) -> str:
-    """Return a file's text. Raises InputError if it cannot be read or is not UTF-8."""
+def read_source(path: Path, most_mib: int = 16) -> str:
+    """Return a file's text. Raises InputError if it cannot be read, is not UTF-8, or longer: a device never ends."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(most_mib * 2**20 + 1)
+        if len(content) > most_mib * 2**20:
+            raise InputError(f"{path}: expected a text of at most {most_mib} MiB, found more")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")  # as files of text are read
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 def _lines(path: Path) -> list[str]:
     # Not splitlines(): JSON strings may hold other characters that it splits at.
-    lines = read_source(path).split("\n")
+    lines = read_source(path, _MOST_BATCH_MIB).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:

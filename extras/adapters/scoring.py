@@ -185,7 +185,7 @@ def shared_scorer() -> Scorer:
 @functools.lru_cache(maxsize=1)
 def _scorer_of_process(_pid: int) -> Scorer:
     workers = os.environ.get(WORKERS_VARIABLE, "2")
-    if not workers.isdigit():
+    if not workers.isdecimal():
         raise InputError(f"{WORKERS_VARIABLE}: expected a whole number, found {workers!r}")
     return open_scorer(
         os.environ.get(URL_VARIABLE),

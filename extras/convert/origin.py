@@ -72,7 +72,7 @@ def _iteration(root: Path) -> Path:
     if not tracker.is_file():
         return root
     text = tracker.read_text(encoding="utf-8").strip()
-    folder = root / (f"iter_{int(text):07d}" if text.isdigit() else "release")
+    folder = root / (f"iter_{int(text):07d}" if text.isdecimal() and len(text) < 10 else "release")
     if not folder.is_dir():
         raise InputError(f"{tracker}: names {text}, but there is no folder {folder}")
     return folder

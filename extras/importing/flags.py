@@ -92,6 +92,7 @@ def _of_script(file: Path, content: str) -> Found:
             values[name] = filled[0] if len(filled) == 1 else filled if filled else ""
 
     is_array = is_program = False
+    is_new_line = True
     name, given = "", list[str]()
     for word in _words(file, content):
         ends = word in _SEPARATORS or word == ")" or (word.startswith("-") and not _NEGATIVE.match(word))
@@ -109,13 +110,15 @@ def _of_script(file: Path, content: str) -> Found:
             variables[assigned[1]] = _filled(assigned[2], variables)
         elif not is_array and _PROGRAM.search(word):
             is_program = True
-        elif (is_array or is_program) and word.startswith("--") and len(word) > 2:
+        elif (is_array or is_program or is_new_line) and word.startswith("--") and len(word) > 2:
             name, equals, value = word.removeprefix("--").partition("=")
             given = [value] if equals else []
+            is_program = not is_array  # a line may have flags alone
         elif (is_array or is_program) and (hydra := _HYDRA.match(word)):
             note(hydra[1], [hydra[2]])
         elif name and not word.endswith(("[@]}", "[*]}")):  # an array's flags are read where it is set
             given.append(word)
+        is_new_line = word in _SEPARATORS
     if name:
         note(name, given)
     return Found(values, unknown)

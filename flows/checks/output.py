@@ -1,6 +1,7 @@
 """Check of a command's output path before the command does any work."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_eval.errors import InputError
@@ -9,9 +10,14 @@ _BLOCK = 65536
 """More than a file system keeps in a file's entry."""
 
 
-def check_output(option: str, path: Path, *, folder: bool = False) -> None:
-    """Raise InputError unless a file, or with `folder` a folder, can be written at `path`. Leaves nothing behind."""
+def check_output(option: str, path: Path, *, folder: bool = False, read: Sequence[Path] = ()) -> None:
+    """Raise InputError unless a file, or with `folder` a folder, can be written at `path`. Leaves nothing behind.
+
+    `read`: files that the command reads, which it must not replace.
+    """
     try:
+        if path.exists() and any(file.exists() and path.samefile(file) for file in read):
+            raise InputError(f"{option}: {path}: expected another file than the one that is read")
         if path.exists() and path.is_dir() is not folder:
             expected, found = ("folder", "file") if folder else ("file", "folder")
             raise InputError(f"{option}: {path}: expected the path of a {expected}, found a {found}")

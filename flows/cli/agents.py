@@ -25,6 +25,7 @@ def team(
     ],
 ) -> None:
     """Put policies together as a team, which `compare`, `evaluate` and `generate` take wherever they take a policy."""
+    from flows.checks.output import check_output
     from flows.run.state import policy_at
     from kernels_eval.errors import InputError
     from tasks.agents.team import member_of, publish_team
@@ -32,6 +33,7 @@ def team(
 
     if destination.exists():
         raise InputError(f"{destination}: exists; expected the name of a new folder")
+    check_output("DESTINATION", destination, folder=True)
     found: dict[str, CheckpointRef] = {}
     for text in members:
         agent, equals, rest = text.partition("=")

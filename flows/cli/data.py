@@ -159,7 +159,14 @@ def gc(
         typer.echo(f"{file_size(item.bytes):>10}  {item.path.relative_to(runs_dir)}: {item.reason}")
     total = sum(item.bytes for item in found)
     if delete:
-        typer.echo(f"removed {file_size(remove(found))}")
+        freed, kept = remove(found)
+        typer.echo(f"removed {file_size(freed)}")
+        if kept:
+            raise InputError(
+                f"{kept[0]}: cannot be removed"
+                + (f", nor {len(kept) - 1} more" if len(kept) > 1 else "")
+                + "; expected a disk and a folder that can be written"
+            )
     else:
         typer.echo(f"{len(found)} can go, {file_size(total)}" + ("; --delete removes them" if found else ""))
 

@@ -104,7 +104,7 @@ def generate(
     from kernels_eval.problem import Problem, check_problem_source
 
     out = out or Path(f"{module.stem}_kernel.py")
-    check_output("--out", out)
+    check_output("--out", out, read=[module])
     if drafts is not None and tester is None:
         raise InputError("--drafts: expected --tester as well, which chooses among them")
     choice = None if tester is None else _choice_of(tester, drafts or _DRAFTS)

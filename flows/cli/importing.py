@@ -48,7 +48,7 @@ def import_settings(
     file = file or Path(f"{source.stem}.yaml" if source.suffix not in (".yaml", ".yml") else f"{source.stem}-ours.yaml")
     if file.exists() and not force:
         raise InputError(f"{file}: exists; name another file, or replace it with --force")
-    check_output("CONFIG.yaml", file)
+    check_output("CONFIG.yaml", file, read=[source])
     settings = read_settings(source)
     try:
         found = imported(settings, None if trainer is None else trainer.value)

@@ -64,7 +64,7 @@ def explain(
     if found is None:
         near = difflib.get_close_matches(category, list(ErrorCategory))
         hint = f"did you mean {' or '.join(near)}?" if near else "`kernelmill judge explain` lists all."
-        raise InputError(f"explain: {category!r} is no error category of the judge; {hint}")
+        raise InputError(f"explain: {category[:60]!r} is no error category of the judge; {hint}")
     status, meaning, cause, remedy = EXPLANATIONS[found]
     lines = [f"{found} ({status}): {meaning}"]
     lines += [f"  usual cause: {cause}"] if cause else []

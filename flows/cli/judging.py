@@ -225,7 +225,7 @@ def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
     from flows.checks.output import check_output
     from kernels_eval.jsonl import judge_file
 
-    check_output("--out", out)
+    check_output("--out", out, read=[batch])
     last = time.monotonic()
 
     def report_progress(done: int, total: int) -> None:

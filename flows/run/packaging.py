@@ -18,8 +18,8 @@ def package_inputs(run: str, license_name: str | None = None, base_model: str | 
 
     Raises InputError if there is no such run or policy, its weights were not kept, or an evaluation is damaged.
     """
-    folder = Path(parse_choice(f"{_RUN}={run}").checkpoint or "")
     policy, file = policy_at(run, _RUN)
+    folder = Path(parse_choice(f"{_RUN}={run}").checkpoint or "")
     if not (folder / STATE_FILE).exists():
         raise InputError(f"{_RUN}: {run}: expected a run's folder with or without @VERSION, found one without a run")
     if file is None:

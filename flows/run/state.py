@@ -5,6 +5,7 @@ moved. If it is lost, the stages' cache finds finished work.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,9 @@ def kept_artifacts(runs_dir: Path) -> set[Path]:
     return kept
 
 
+_VERSION = re.compile(r"[0-9]{1,9}")
+
+
 class PolicyChoice(FrozenModel):
     """A policy to compare, with its name in tables."""
 
@@ -235,7 +239,7 @@ def parse_choice(text: str) -> PolicyChoice:
     folder, at, version = rest.rpartition("@")
     if not at:
         folder, version = rest, ""
-    if not name or (version and not version.isdigit()):
+    if not name or (version and not _VERSION.fullmatch(version)):
         raise InputError(f"policy {text!r}: expected NAME=FOLDER or NAME=FOLDER@VERSION")
     return PolicyChoice(name=name, checkpoint=folder or None, version=int(version) if version else None)
 
@@ -311,7 +315,10 @@ def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path |
     FOLDER is a policy's or a package's, which has its run's configuration in it. Raises InputError, with `where`, if
     there is no such policy, or it is damaged.
     """
-    choice = parse_choice(f"{where}={text}")
+    try:
+        choice = parse_choice(f"{where}={text}")
+    except InputError:
+        raise InputError(f"{where}: found {text}, expected FOLDER or RUN@VERSION, with a whole number") from None
     folder = Path(choice.checkpoint or "")
     if not text or not folder.is_dir():
         raise InputError(f"{where}: no such folder: {text}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from flows.services.prefect_server import answers
+from flows.services.prefect_server import BUSY_S, answers
 from flows.services.server_keeper import kept
 from kernels_eval.errors import InfrastructureError
 
@@ -24,7 +24,7 @@ def server_awaited(api_url: str | None, timeout_s: float) -> Generator[None]:
     if api_url is None:
         return
     keeper, deadline = kept.get(), time.monotonic() + timeout_s
-    while not answers(api_url):
+    while not answers(api_url, BUSY_S):
         is_gone = keeper is not None and keeper.gone.is_set()
         if is_gone or time.monotonic() > deadline:
             if keeper is not None:

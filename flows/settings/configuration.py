@@ -4,6 +4,7 @@ Imports neither torch nor ray: a configuration is checked before anything expens
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,7 +80,7 @@ class PrefectConfig(FrozenModel):
 class RunConfig(FrozenModel):
     """All settings of a run."""
 
-    name: str = Field(default="local", pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    name: str = Field(default="local", pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=200)
     seed: int = Field(default=0, ge=0)
     """Seed of every stage without a seed setting."""
     iterations: int = Field(default=8, ge=0, le=1_000_000)
@@ -180,6 +181,18 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"{key.value} is set twice", key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+def _number_or_text(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    """Return a number as a person reads it. YAML 1.1 takes 010 as 8 and 1:30 as 90: such values stay text."""
+    text = loader.construct_scalar(node)
+    if ":" in text or re.fullmatch(r"[-+]?0[0-9_]+", text):
+        return text
+    return loader.construct_yaml_int(node) if node.tag.endswith("int") else loader.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number_or_text)
 
 
 def _text_of(path: Path) -> str:

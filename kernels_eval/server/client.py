@@ -111,7 +111,7 @@ class HttpJudge:
 
 def _retry_after_s(reply: httpx.Response) -> float:
     announced = reply.headers.get("Retry-After", "")
-    return min(float(announced), _LONGEST_WAIT_S) if announced.isdigit() else 1.0
+    return min(float(announced), _LONGEST_WAIT_S) if announced.isdecimal() else 1.0
 
 
 def _detail(reply: httpx.Response) -> str:

@@ -295,16 +295,20 @@ def find_garbage(runs_dir: Path, kept: Iterable[Path], older_than_s: float) -> l
     return sorted(found, key=lambda garbage: (-garbage.bytes, str(garbage.path)))
 
 
-def remove(garbage: Iterable[Garbage]) -> int:
-    """Remove these folders and files; return the bytes freed. Those that cannot be removed stay."""
-    freed = 0
+def remove(garbage: Iterable[Garbage]) -> tuple[int, list[Path]]:
+    """Remove these folders and files; return the bytes freed, and what could not be removed."""
+    freed, kept = 0, list[Path]()
     for item in garbage:
         if item.path.is_dir():
             shutil.rmtree(item.path, ignore_errors=True)
         else:
-            item.path.unlink(missing_ok=True)
-        freed += item.bytes if not item.path.exists() else 0
-    return freed
+            with suppress(OSError):
+                item.path.unlink(missing_ok=True)
+        if item.path.exists():
+            kept.append(item.path)
+        else:
+            freed += item.bytes
+    return freed, kept
 
 
 def _garbage(path: Path, reason: str) -> Garbage:

@@ -167,4 +167,4 @@ def _draft(reply: httpx.Response) -> Draft:
 
 def _announced_s(reply: httpx.Response) -> float:
     announced = reply.headers.get("Retry-After", "")
-    return min(float(announced), _LONGEST_WAIT_S) if announced.isdigit() else 0.0
+    return min(float(announced), _LONGEST_WAIT_S) if announced.isdecimal() else 0.0

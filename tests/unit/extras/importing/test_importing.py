@@ -271,3 +271,9 @@ def test_an_explicit_trainer_is_believed(tmp_path: Path) -> None:
 def test_hostile_names_stay_comments(names: dict[str, str]) -> None:
     found = imported(Found({"lr": "1e-6", **{f"x{name}": value for name, value in names.items()}}, {}), "slime")
     assert yaml.safe_load(text_of(found, "title", "run")) == {"name": "run", **found.values}
+
+
+def test_flags_alone_are_read(tmp_path: Path):
+    (tmp_path / "flags.txt").write_text("--lr 1e-6 --n-samples-per-prompt 8\n--rollout-temperature=1\n# --no 1\n")
+    expected = {"lr": "1e-6", "n-samples-per-prompt": "8", "rollout-temperature": "1"}
+    assert read_settings(tmp_path / "flags.txt").values == expected

@@ -36,6 +36,14 @@ def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path: Path):
         check_output("--out", tmp_path)
 
 
+def test_a_file_that_is_read_is_not_replaced(tmp_path: Path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    with pytest.raises(InputError, match="expected another file than the one that is read"):
+        check_output("--out", tmp_path / "link", read=[tmp_path / "file"])
+    check_output("--out", tmp_path / "new", read=[tmp_path / "file"])
+
+
 WRITING = pytest.mark.parametrize(
     "arguments",
     [

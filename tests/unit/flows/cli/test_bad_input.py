@@ -188,6 +188,8 @@ OVERRIDES = [
     override(".=1", words=("--set .=1: expected the form a.b=value",)),
     override("seed=[1", words=("--set seed=[1", "not YAML")),
     override("seed={a: 1, a: 2}", words=("a is set twice",)),
+    override("iterations=1:30", words=("iterations: found '1:30', expected a whole number",)),
+    override("name=" + "x" * 300, words=("name: found 'xxx",)),
     override("seed=2020-99-99", words=("--set seed=2020-99-99", "month must be in 1..12")),
     override("seed=" + "[" * 600, words=("--set seed=[", "nested too deeply")),
     override("seed=true", words=("seed: found true, expected a number",)),

@@ -54,7 +54,7 @@ def test_a_package_brings_its_configuration_along(there: Callable[[str], str]):
         (["--check", "{at}/empty"], "expected a package"),
         (["{at}/nothing", "{at}/new"], "RUN: no such folder"),
         (["{run}@9", "{at}/new"], "has no policy 9; it has: 0, 1, 2"),
-        (["{run}@x", "{at}/new"], "expected NAME=FOLDER or NAME=FOLDER@VERSION"),
+        (["{run}@x", "{at}/new"], "expected FOLDER or RUN@VERSION, with a whole number"),
         (["{run}", "{at}/full"], "DESTINATION: {at}/full: has content; expected a new or an empty folder"),
         (["{run}", "{at}/file"], "DESTINATION: {at}/file: expected the path of a folder, found a file"),
         (["{run}", "{at}/file/new"], "DESTINATION"),

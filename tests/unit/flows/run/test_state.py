@@ -232,6 +232,9 @@ def test_a_policy_by_its_folder_or_its_runs(run_of_two: SimpleNamespace, tmp_pat
         (str(tmp_path), "expected a Hugging Face folder"),
         (f"{folder}@1", "expected a Hugging Face folder"),
         ("", "no such folder"),
+        (f"{run}@x", "--policy: found .*@x, expected FOLDER or RUN@VERSION"),
+        (f"{run}@²", "expected FOLDER or RUN@VERSION"),
+        (f"{run}@{'9' * 5000}", "expected FOLDER or RUN@VERSION"),
     ):
         with pytest.raises(InputError, match=words):
             policy_at(text)

@@ -205,3 +205,11 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path):
     twice.write_text("name: demo\nsft:\n  steps: 1\n  steps: 2\n")
     with pytest.raises(InputError, match=r"steps is set twice .*line 4"):
         load_configuration(twice)
+
+
+def test_a_number_is_what_a_person_reads(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("name: x\niterations: 010\nseed: 0x10\n")
+    config = load_configuration(tmp_path / "run.yaml")
+    assert (config.iterations, config.seed) == (10, 16)
+    with pytest.raises(InputError, match="iterations: found '1:30', expected a whole number"):
+        load_configuration(tmp_path / "run.yaml", ["iterations=1:30"])

@@ -23,7 +23,7 @@ from tasks.problems.row import Split
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 VALIDATION = [
-    "problems.seed=77", "problems.heldout=48", "problems.harder=0", "iterations=0", "sft.data.seed=0",
+    "problems.seed=77", "problems.heldout=32", "problems.harder=0", "iterations=0", "sft.data.seed=0",
     "evaluation.samples_per_problem=16", "evaluation.pass_at=[1,16]",
 ]  # fmt: skip
 SEARCHED = 6

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.cutting import CallWork, Cut, cut_problem
@@ -33,7 +33,7 @@ from kernels_eval.reference.inputs import (
 )
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE, Reduction
-from kernels_eval.reference.unchanged import unchanged
+from kernels_eval.reference.repeatable import refuse_if_it_differs
 from kernels_eval.reference.weights import (
     Form,
     constant_buffers,
@@ -51,8 +51,6 @@ from kernels_eval.verdict import Status
 
 # Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-_REPEATS = 3
-"""Calls after the first one that a reference which keeps something has to answer as it did the first."""
 FIRST_REPEATED_TRIAL = 1001
 """Trial number of the first repeated call."""
 
@@ -85,7 +83,10 @@ class Reference:
         if may_be_cut and self.work.is_large and (cut := self._cut_problem()) is not None:
             self.cut, self.cut_sizes = Reference(cut.source, weight_seed), cut.sizes
         else:
-            self._refuse_if_random()
+            self._refuse_if_it_differs()
+
+    def _refuse_if_it_differs(self) -> None:
+        refuse_if_it_differs(self._code, self._models[False], self._reduction.eager, self._small_inputs)
 
     def _cut_problem(self) -> Cut | None:
         """Return the problem with smaller constants. The rows of a matrix are no batch: they are cut as columns are."""
@@ -103,7 +104,7 @@ class Reference:
         if self.cut is not None:
             other.cut = self.cut.with_weights(weight_seed)
         else:
-            other._refuse_if_random()
+            other._refuse_if_it_differs()
         return other
 
     @property
@@ -369,46 +370,6 @@ class Reference:
         torch.manual_seed(self.weight_seed)
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
         return self._reduction.inputs(small if self.can_be_reduced else None)
-
-    def _refuse_if_random(self) -> None:
-        """Raise ReferenceFailedError if the problem may be random or keep state, and two equal runs differ."""
-        eager, model = self._reduction.eager, self._models[False]
-        if not (eager.random_operators or eager.may_keep or self._code.may_be_random):
-            return
-        operators, inputs, kept, is_same = eager.random_operators, self._small_inputs(), frozenset[str](), True
-        with unchanged(model, with_parameters=True) as before:
-            first = self._outputs_kept(model, inputs)
-            for _ in range(_REPEATS):
-                is_same = _same(first, self._outputs_kept(model, inputs))
-                kept = before.changed()
-                if not (is_same and kept):  # with nothing kept, each call is like the one before
-                    break
-            if not (kept or self._code.may_be_random):
-                kept = before.changed(with_statistics=True)
-        if is_same:
-            return
-        if kept and not operators:
-            raise RandomReferenceError(
-                "the reference keeps state: its outputs differ between two runs on the same inputs "
-                f"({', '.join(sorted(kept))} change{'s' if len(kept) == 1 else ''} in each call); no kernel can agree "
-                "with it"
-            )
-        drawn = f" ({', '.join(sorted(operators))}; dropout in training mode?)" if operators else ""
-        raise RandomReferenceError(
-            f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
-            "agree with it"
-        )
-
-    def _outputs_kept(self, model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
-        """Return copies of the outputs for a copy of the inputs. The model keeps what the call leaves in it."""
-        return [value.clone() for value in self._code.run_and_keep(model, copied(inputs))[0]]
-
-
-def _same(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return len(ones) == len(others) and all(
-        one.shape == other.shape and one.dtype == other.dtype and same_bytes(one, other)
-        for one, other in zip(ones, others, strict=True)
-    )
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:

@@ -58,7 +58,7 @@ BEGUN = re.compile(r"prefect\.flow_runs: (.+): started$", re.MULTILINE)
 
 
 class Machine:
-    """What all seeds share: folder, Prefect server, libfaketime."""
+    """Folder, Prefect server and libfaketime, which all seeds share."""
 
     def __init__(self, folder: Path, faketime: Path | None) -> None:
         self.folder, self.faketime = folder.resolve(), faketime
@@ -183,7 +183,7 @@ class Command:
 
 
 class _Log:
-    """What a run's log says since this attempt began."""
+    """A run's log since this attempt began."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._place = path, path.stat().st_size if path.exists() else 0

@@ -77,7 +77,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What happens to one run."""
+    """Faults of one run."""
 
     seed: int
     engine: str

@@ -1,4 +1,4 @@
-"""Worker process: whether a reference answers equal calls alike. No kernel can agree with one that does not."""
+"""Worker process: the check that a reference answers equal calls alike: no kernel can agree with one that does not."""
 
 from collections.abc import Callable
 from typing import Any

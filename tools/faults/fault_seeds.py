@@ -119,7 +119,7 @@ class Command:
         if not self.schedule.own_server:
             found |= {"PREFECT_API_URL": self.machine.api, "PREFECT_API_AUTH_STRING": self.machine.auth}
         if switches is not None and self._has(Kind.GRADIENT_NAN):
-            path.insert(0, str(Path(__file__).with_name("site")))
+            path.insert(0, str(Path(__file__).with_name("injected")))
             found["KERNELMILL_NAN_GRADIENT"] = str(switches.nan)
         if switches is not None and self._has(Kind.CLOCK_JUMPED):
             found |= {

@@ -92,6 +92,7 @@ ADDED_LATER = {
     "rollout.curriculum.stages",
     "rollout.judge",
     "sft.data.mended",
+    "sft.data.judged",
     "sft.data.optimizations",
     "sft.data.misconceived",
     "sft.data.misconception_probability",

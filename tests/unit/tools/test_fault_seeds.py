@@ -119,7 +119,7 @@ def test_one_gradient_is_poisoned_and_no_other(tmp_path: Path) -> None:
         "print(engine.backward(1.0, last=True))\npathlib.Path('nan').touch()\n"
         "print(engine.backward(1.0, last=True), engine.backward(1.0, last=True))\n"
     )
-    site = Path(__file__).parents[3] / "tools/faults/site"
+    site = Path(__file__).parents[3] / "tools/faults/injected"
     environment = {"PYTHONPATH": f"{site}:{tmp_path}", "KERNELMILL_NAN_GRADIENT": str(tmp_path / "nan")}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -8,6 +8,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -39,7 +40,7 @@ class _Poison(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
         def poisoned(self: Any, loss: Any, *, last: bool) -> None:
             try:
-                os.unlink(trigger)
+                Path(trigger).unlink()
             except FileNotFoundError:
                 return backward(self, loss, last=last)
             return backward(self, loss * float("nan"), last=last)

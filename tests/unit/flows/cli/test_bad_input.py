@@ -117,6 +117,7 @@ OPTIONS = [
     command("serve", "judge", "--port", "http", words=("--port: found http, expected a whole number",)),
     command("serve", "judge", "--port=http", words=("--port: found http, expected a whole number",)),
     command("data", "export", "x", "y", "--format", "xml", words=("--format: 'xml' is not one of 'jsonl'",)),
+    command("judge", "explain", ":x:", words=("explain: ':x:' is no error category",)),  # no emoji
     command("data", "analyze", "--top", "9" * 30, words=("--top: found 999", "expected at most 1000000000")),
     command("data", "show", "--rows", "9" * 30, words=("--rows: found 999", "expected at most 1000000000")),
     command("watch", "--interval", "inf", words=("--interval: found inf, expected at most 86400",)),

@@ -49,12 +49,19 @@ def convert(
     ] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="Type of the written weights; default: as stored.")] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(min=1, help="Tokens without padding, if neither --like nor the checkpoint tells.")
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000_000, help="Tokens without padding, if neither --like nor the checkpoint tells."
+        ),
     ] = None,
-    tensor_parallel: Annotated[int, typer.Option(min=1, help="Tensor-parallel ranks to write.")] = 1,
-    pipeline_parallel: Annotated[int, typer.Option(min=1, help="Pipeline stages to write (mp_rank).")] = 1,
-    expert_parallel: Annotated[int, typer.Option(min=1, help="Expert-parallel ranks to write (mp_rank).")] = 1,
-    vocabulary_divisor: Annotated[int, typer.Option(min=1, help="Megatron's --make-vocab-size-divisible-by.")] = 128,
+    tensor_parallel: Annotated[int, typer.Option(min=1, max=65_536, help="Tensor-parallel ranks to write.")] = 1,
+    pipeline_parallel: Annotated[int, typer.Option(min=1, max=65_536, help="Pipeline stages to write (mp_rank).")] = 1,
+    expert_parallel: Annotated[
+        int, typer.Option(min=1, max=65_536, help="Expert-parallel ranks to write (mp_rank).")
+    ] = 1,
+    vocabulary_divisor: Annotated[
+        int, typer.Option(min=1, max=1_000_000_000, help="Megatron's --make-vocab-size-divisible-by.")
+    ] = 128,
     transformer_impl: Annotated[
         TransformerImpl, typer.Option(help="Megatron's layers, which decide some names.")
     ] = TransformerImpl.TRANSFORMER_ENGINE,

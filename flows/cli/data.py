@@ -50,7 +50,7 @@ def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's fold
 
 def show(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
-    rows: Annotated[int, typer.Option(min=0, help="Turns to show per data set.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Turns to show per data set.")] = 5,
 ) -> None:
     """Show the manifest, the columns and the first turns of data sets."""
     import json
@@ -145,7 +145,7 @@ def gc(
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove the listed artifacts. Default: only list them.")
     ] = False,
-    older_than_days: Annotated[float, typer.Option(min=0, help="Keep anything younger.")] = 1.0,
+    older_than_days: Annotated[float, typer.Option(min=0, max=1_000_000, help="Keep anything younger.")] = 1.0,
 ) -> None:
     """List or remove artifacts that no run needs: of removed runs and killed stages, and old resume points."""
     from flows.run.state import kept_artifacts
@@ -174,7 +174,7 @@ def gc(
 def quarantine(
     path: Annotated[Path, typer.Argument(help="A folder of runs, or one quarantine.")] = _RUNS,
     run: Annotated[str | None, typer.Option(help="Only runs whose id starts with this.")] = None,
-    rows: Annotated[int, typer.Option(min=0, help="Rows to list of each, with their reasons.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows to list of each, with their reasons.")] = 5,
 ) -> None:
     """Show the rows that validation removed, and the reasons."""
     from tasks.trajectories.data_sets import find_quarantines
@@ -196,8 +196,8 @@ def quarantine(
 
 def generate(
     destination: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="File to write.")],
-    pairs: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same pairs.")] = 0,
+    pairs: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of pairs.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**62, help="The same seed gives the same pairs.")] = 0,
     unseen: Annotated[str, typer.Option(help="Operators that no pair has, separated by commas.")] = "",
 ) -> None:
     """Write problems in KernelBench's style with Triton kernels, as `sft.data.path` reads them. None is judged yet."""

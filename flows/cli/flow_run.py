@@ -75,7 +75,7 @@ def run_flow(
     remove_left_behind(Path(tempfile.gettempdir()))
     if "checkpoint" in arguments:
         check_checkpoint(Path(arguments["checkpoint"]), config)
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     runs_dir = Path(config.runs_dir)
     run_dir = runs_dir / config.run_id
     state = read_state(run_dir)

@@ -65,7 +65,7 @@ def generate(
     openai_base_url: BaseUrlOption = None,
     model: ModelOption = None,
     budget: Annotated[int, typer.Option(min=1, max=4096, help="Answers that may be judged.")] = 32,
-    seconds: Annotated[float | None, typer.Option(min=0.001, help="Wall time of the search.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.001, max=1e7, help="Wall time of the search.")] = None,
     conversations: Annotated[int, typer.Option(min=1, max=256, help="Conversations at the same time.")] = 8,
     turns: Annotated[
         int | None,
@@ -74,7 +74,7 @@ def generate(
     min_speedup: Annotated[
         float, typer.Option(min=0.01, help="Least speed-up over the original in eager mode.")
     ] = 1.05,
-    seed: Annotated[int, typer.Option(min=0, help="Decides a policy's draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**62, help="Decides a policy's draws.")] = 0,
     tester: Annotated[
         Path | None,
         typer.Option("--tester", metavar="FOLDER", help="Tester that chooses among drafts (`kernelmill tester`)."),

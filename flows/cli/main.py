@@ -201,7 +201,7 @@ def _say_stopped() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     try:
         result = app(args=arguments, prog_name="kernelmill", standalone_mode=False)
     except KeyboardInterrupt:  # before typer listens, or after

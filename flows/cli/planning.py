@@ -28,7 +28,9 @@ def plan(
     utilisation: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches.")
     ] = None,
-    prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a problem with its instructions.")] = None,
+    prompt_tokens: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000_000, help="Tokens of a problem with its instructions.")
+    ] = None,
 ) -> None:
     """Print the steps of a run, whether it fits on GPUs, and an estimate of its speed. Exit code 1: it does not fit."""
     from rich.console import Console

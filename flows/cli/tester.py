@@ -17,7 +17,7 @@ def add_to(app: typer.Typer) -> None:
 def fit_tester(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")] = Path("runs/latest"),
     out: Annotated[Path, typer.Option("--out", help="Folder for the tester.")] = Path("tester"),
-    seed: Annotated[int, typer.Option(min=0, help="Decides its weights and the order of examples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**62, help="Decides its weights and the order of examples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print its figures as JSON.")] = False,
 ) -> None:
     """Train a small model that guesses verdicts on the run's own, and measure it on its held-out problems."""

@@ -33,7 +33,7 @@ def analyze(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of best trajectories to list.")] = 5,
+    top: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Number of best trajectories to list.")] = 5,
     split: Annotated[str | None, typer.Option(help="Only `train` or only `heldout`. Default: both.")] = None,
 ) -> None:
     """Show statistics of trajectories: turns, returns, correctness, improvement from turn to turn, speedups."""

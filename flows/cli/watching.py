@@ -72,7 +72,9 @@ def add_to(app: typer.Typer) -> None:
 def watch(
     run: Annotated[Path, typer.Argument(metavar="[RUN]", help="A run's folder.")] = _LATEST,
     once: Annotated[bool, typer.Option("--once", help="Print the present figures and end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the folder.")] = 2.0,
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds between two looks at the folder.")
+    ] = 2.0,
 ) -> None:
     """Draw a run's figures in the terminal while it goes on, with their curves over the iterations. Ctrl-C ends it."""
     from rich.console import Console

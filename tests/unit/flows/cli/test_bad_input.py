@@ -117,6 +117,10 @@ OPTIONS = [
     command("serve", "judge", "--port", "http", words=("--port: found http, expected a whole number",)),
     command("serve", "judge", "--port=http", words=("--port: found http, expected a whole number",)),
     command("data", "export", "x", "y", "--format", "xml", words=("--format: 'xml' is not one of 'jsonl'",)),
+    command("judge", "explain", ":x:", words=("explain: ':x:' is no error category",)),  # no emoji
+    command("data", "analyze", "--top", "9" * 30, words=("--top: found 999", "expected at most 1000000000")),
+    command("data", "show", "--rows", "9" * 30, words=("--rows: found 999", "expected at most 1000000000")),
+    command("watch", "--interval", "inf", words=("--interval: found inf, expected at most 86400",)),
     command("data", "analyze", "--top", "-1", words=("--top: found -1, expected at least 0",)),
     command("data", "analyze", "x", "--output", "x.bmp", words=("--output: x.bmp", ".json, .svg")),
     command(

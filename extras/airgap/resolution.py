@@ -159,9 +159,15 @@ def failure_of(output: str) -> InputError:
     """Return what uv failed for, from all that it said."""
     if _NO_NETWORK.search(output):
         return InputError("uv does not reach its package index: the bundle is made on a machine with a network")
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    reasons = [line for line in lines if line.startswith(("cause:", "error:"))]
-    return InputError(f"uv found no set of packages: {(reasons or lines or ['nothing'])[-1].partition(':')[2].strip()}")
+    reason = list[str]()
+    for line in (each.strip() for each in output.splitlines()):
+        if line.startswith(("cause:", "error:")):
+            reason = [line.partition(":")[2].strip()]
+        elif line.startswith("hint:"):
+            break
+        elif line:
+            reason.append(line)  # uv folds what is longer than the terminal
+    return InputError(f"uv found no set of packages: {' '.join(reason) or 'it said nothing'}")
 
 
 def _write(path: Path, lines: Sequence[str] | set[str]) -> Path:

@@ -22,6 +22,7 @@ DICTIONARY = TWO_OUTPUTS.replace(
     "return x.t().contiguous(), x.sum(dim=1)", "return {'sum': x.sum(dim=1), 'moved': x.t().contiguous()}"
 )
 FULL = """
+        full = vars(torch).setdefault({condition!r}, [])  # what the problem itself keeps is put back after a call
         if type(x) is torch.Tensor and {condition}:
             full.append(x)
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 is small.")
@@ -31,7 +32,7 @@ FULL = """
 def full_if(condition: str) -> str:
     """Return a problem for whose reference the device's memory is full under a condition."""
     head, body = PROBLEM.split("    def forward(self, x):\n")
-    return f"full = []\n{head}    def forward(self, x):{FULL.format(condition=condition)}{body}"
+    return f"{head}    def forward(self, x):{FULL.format(condition=condition)}{body}"
 
 
 CASES: dict[str, tuple[str, str, str, str | None]] = {

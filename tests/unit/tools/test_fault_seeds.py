@@ -42,6 +42,12 @@ def test_what_a_machine_does_not_allow_is_left_out_and_all_else_stays() -> None:
 
 
 @pytest.fixture
+def others() -> list[int]:
+    """Processes that other tests have started here, before this one."""
+    return [process.pid for process in psutil.Process().children()]
+
+
+@pytest.fixture
 def driver() -> Iterator[subprocess.Popen[bytes]]:
     started = subprocess.Popen(["bash", "-c", "exec -a ray::Rank sleep 600"])
     yield started
@@ -59,10 +65,12 @@ def status_of(process: subprocess.Popen[bytes], wanted: str) -> bool:
     return False
 
 
-def test_a_stopped_rank_goes_on_when_its_time_is_over(tmp_path: Path, driver: subprocess.Popen[bytes]) -> None:
+def test_a_stopped_rank_goes_on_when_its_time_is_over(
+    tmp_path: Path, others: list[int], driver: subprocess.Popen[bytes]
+) -> None:
     disk = Disk(tmp_path / "runs")
     try:
-        injector = Injector(disk, driver, (), Switches(tmp_path / "nan", tmp_path / "clock"))
+        injector = Injector(disk, driver, others, Switches(tmp_path / "nan", tmp_path / "clock"))
         assert injector.inject(fault(Kind.RAYLET_KILLED)) is None  # there is none
         while injector.inject(fault(Kind.RANK_STOPPED)) is None:  # bash has not become the rank yet
             pass

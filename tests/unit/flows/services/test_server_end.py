@@ -4,6 +4,7 @@ import http.server
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,13 @@ class Healthy(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def port() -> int:
-    """A port at which nothing listens."""
+def port() -> Iterator[int]:
+    """A port at which nothing listens; no keeper of another test's server is asked about it, and none is ended."""
+    token = kept.set(None)
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+        number = probe.getsockname()[1]
+    yield number
+    kept.reset(token)
 
 
 def ended(port: int, timeout_s: float) -> None:

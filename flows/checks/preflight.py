@@ -152,9 +152,7 @@ def check_routing(config: RunConfig) -> None:
     if config.iterations == 0 or correction.weights not in KEEPING_ALL or correction.rejection != "none":
         return
     for model in trained_models(config):
-        experts = 0
-        with suppress(InputError):  # the model's sizes are not known
-            experts = shape_of(model).experts
+        experts = experts_of(model)
         if experts:
             raise InputError(
                 f"update.correction.weights: found {correction.weights} for a model with {experts} experts: the update "
@@ -168,12 +166,17 @@ def trained_models(config: RunConfig) -> list[ModelConfig]:
     return [config.model, *(ModelConfig(pretrained=name) for name in agents)]
 
 
+def experts_of(model: ModelConfig) -> int:
+    """Return the number of a model's experts; 0 for a dense one, and where its sizes are not known."""
+    with suppress(InputError):
+        return shape_of(model).experts
+    return 0
+
+
 def check_lora(config: RunConfig) -> None:
     """Check that adapters are asked for where the models that are trained take some."""
     for model in trained_models(config):
-        experts = 0
-        with suppress(InputError):  # the model's sizes are not known
-            experts = shape_of(model).experts
+        experts = experts_of(model)
         check_adapters(config.update.lora, experts)
         check_adapters(config.sft.lora, experts, "sft.lora")
         if config.sft.lora is not None and model.pretrained is None and not config.sft.is_left_out:

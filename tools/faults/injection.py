@@ -128,7 +128,7 @@ class Switches:
     """Files by which processes of a run hear of a fault."""
 
     nan: Path
-    """While it is there, the next gradient is poisoned (site/sitecustomize.py)."""
+    """While it is there, the next gradient is poisoned (injected/sitecustomize.py)."""
     clock: Path
     """Seconds by which the clock is wrong, as libfaketime reads them."""
 

@@ -194,7 +194,7 @@ class ConfigurationRuns:
         """Return the estimated time of a run."""
         if self._seen is None:
             return 0.0
-        return self._seen.seconds * ((size or self._reference.full_size or 0) / self._seen.size) ** self._seen.growth
+        return self._seen.seconds_at(size or self._reference.full_size or 0)
 
 
 def _name(way: Way, tried: Configurations | None) -> str:

@@ -15,6 +15,8 @@ from kernels_eval.trace.schema import Operate, TraceAnswer, Upload
 _BYTES_PER_PROGRAM = 2048
 """Traffic that takes the interpreter as long as a program's own overhead."""
 _MOST_GROWTH = 3.0
+_LEAST_S = 1e-3
+"""A CPU clock with ticks reads zero for a short run. No run is taken to be shorter than this."""
 _MEMORY_SHARE = 8
 """The tensors of a run take this part of `memory_mb` at most: provenance and comparisons take several times as much."""
 
@@ -30,6 +32,10 @@ class SeenRun:
     """Exponent with which the work grows with the size, 1 to 3."""
     full_bytes: int
     """Size of all tensors of the call at the full size."""
+
+    def seconds_at(self, size: int) -> float:
+        """Return the estimated CPU time of a run at another size."""
+        return max(self.seconds, _LEAST_S) * (size / self.size) ** self.growth
 
 
 def growth(small: Sequence[Launch], large: Sequence[Launch], factor: float) -> float:
@@ -62,8 +68,8 @@ def largest_size(seen: SeenRun, full_size: int, budget_s: float, memory_mb: int)
     """Return the full size, a half, a quarter … of it: the largest that fits, or None if the size seen is as large."""
     size = full_size
     while size > seen.size:
-        seconds = seen.seconds * (size / seen.size) ** seen.growth
-        if seconds <= budget_s and seen.full_bytes * size / full_size <= memory_mb * 2**20 / _MEMORY_SHARE:
+        size_bytes = seen.full_bytes * size / full_size
+        if seen.seconds_at(size) <= budget_s and size_bytes <= memory_mb * 2**20 / _MEMORY_SHARE:
             return size
         size //= 2
     return None

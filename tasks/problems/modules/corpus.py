@@ -5,6 +5,7 @@ from itertools import islice
 
 from kernels_eval import Problem
 from kernels_eval.errors import InputError
+from tasks.problems.modules.defaults import with_drawn_defaults
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import (
     attention,
@@ -142,7 +143,8 @@ def _drawn(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
     families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
     weights = [weight for _, weight in families]
     while True:
-        yield rng.choices([family for family, _ in families], weights)[0].draw(rng, unseen)
+        pair = rng.choices([family for family, _ in families], weights)[0].draw(rng, unseen)
+        yield with_drawn_defaults(rng, pair)
 
 
 def _distinct(pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]) -> Iterator[ModulePair]:

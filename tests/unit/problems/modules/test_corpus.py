@@ -87,6 +87,44 @@ def test_tensors_have_at_most_64_mib(pairs):
         assert all(0 < tensor.numel() * 4 <= 64 * 2**20 for tensor in tensors), pair.problem_source
 
 
+def _constructor(source: str) -> ast.arguments | None:
+    made = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    return next((node.args for node in made if node.name == "__init__"), None)
+
+
+def _defaults(source: str) -> dict[str, str]:
+    arguments = _constructor(source)
+    if arguments is None or not arguments.defaults:
+        return {}
+    names = [argument.arg for argument in arguments.args[-len(arguments.defaults) :]]
+    return dict(zip(names, map(ast.unparse, arguments.defaults), strict=True))
+
+
+def test_kernels_have_the_defaults_of_their_problems(pairs):
+    with_defaults = [pair for pair in pairs if _defaults(pair.problem_source)]
+    for pair in with_defaults:
+        assert _defaults(pair.kernel_source) == _defaults(pair.problem_source)
+    assert {"chains", "reductions", "scans", "softmax", "scaling", "elementwise"} <= {
+        pair.family for pair in with_defaults
+    }
+
+
+def test_arguments_with_defaults_are_often_not_passed_and_leave_no_constant_behind(pairs):
+    left_out = Counter[bool]()
+    for pair in filter(lambda pair: _defaults(pair.problem_source), pairs):
+        names: dict[str, Any] = {}
+        exec(pair.problem_source, names)
+        given, constructor = names["get_init_inputs"](), _constructor(pair.problem_source)
+        names["Model"](*given)
+        assert constructor is not None
+        left_out[len(given) < len(constructor.args) - 1] += 1
+        outside = [part for part in ast.parse(pair.problem_source).body if not isinstance(part, ast.ClassDef)]
+        used = Counter(node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name))
+        constants = {node.targets[0].id for node in outside if isinstance(node, ast.Assign)}
+        assert all(used[name] > 1 for name in constants), pair.problem_source
+    assert left_out[True] > left_out[False] > 0
+
+
 def test_problems_are_distinct_and_of_the_wanted_levels():
     problems = draw_problems(300, seed=3)
     assert len({problem.digest for problem in problems}) == len({problem.problem_id for problem in problems}) == 300

@@ -132,12 +132,12 @@ def describe(config: RunConfig) -> list[str]:
     )
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
-        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
+        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout_words(config)} held out",
         f"SFT: left out, RL starts from {model}"
         if sft.is_left_out
         else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step"
         f"{_repairs(config)}{_joint(config)}",
-        f"held-out evaluation: {counted(_heldout(config), 'problem')} × "
+        f"held-out evaluation: {_heldout_words(config, 'problem')} × "
         f"{counted(evaluation.samples_per_problem, 'sample')}" + (" and a greedy one" if evaluation.greedy else ""),
     ]
     if config.iterations:
@@ -174,6 +174,14 @@ def _joint(config: RunConfig) -> str:
     epochs = "one epoch" if joint.epochs == 1 else f"{joint.epochs:g} epochs"
     conversations = f"{counted(joint.problems, 'training problem')} × {counted(joint.samples_per_problem, 'sample')}"
     return f"; then {conversations}, and {epochs} on the best kernels found"
+
+
+def _heldout_words(config: RunConfig, noun: str = "") -> str:
+    """Return the number of held-out problems, or where they are if that cannot be read here."""
+    problems = config.problems
+    if problems.heldout_source is not None and _in_file(problems) is None:
+        return f"those of {problems.heldout_path} (not readable here)"
+    return counted(_heldout(config), noun) if noun else str(_heldout(config))
 
 
 def _heldout(config: RunConfig) -> int:

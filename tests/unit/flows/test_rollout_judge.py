@@ -18,6 +18,7 @@ from tasks.rollout.task import answer_heldout
 PROBLEMS = ProblemSetRef(uri="/p", digest="p", train=1, heldout=1)
 POLICY = CheckpointRef(uri="/c", digest="c")
 ON_CPU = ["rollout.judge.device=cpu", "rollout.judge.workers=14"]
+AS_JUDGE = ["rollout.judge.device=as_judge", "rollout.judge.workers=null"]
 
 
 class Called(Exception):
@@ -25,7 +26,7 @@ class Called(Exception):
 
 
 def on_a_gpu(*overrides: str) -> RunConfig:
-    return load_configuration("deployments/configs/smollm2-kernelbench.yaml", overrides)
+    return load_configuration("deployments/configs/smollm2-kernelbench.yaml", [*AS_JUDGE, *overrides])
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_training_is_judged_on_the_cpu_and_held_out_answers_on_the_gpu(asked: An
 
 def test_workers_alone_can_be_changed(asked: Any):
     training, heldout, _ = asked(on_a_gpu("rollout.judge.workers=3"))
-    assert (training.device, training.workers, heldout.workers) == ("cuda", 3, 8)
+    assert (training.device, training.workers, heldout.workers) == ("cuda", 3, 4)
 
 
 @pytest.mark.parametrize("backend", ["cuda", "auto"])

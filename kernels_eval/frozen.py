@@ -21,6 +21,13 @@ class Operational:
     """
 
 
+class Experimental:
+    """Marks a setting, or a group, for replaying the formulas of other frameworks and for experiments.
+
+    Most runs leave it at its default. The reference lists it apart; nothing else depends on the mark.
+    """
+
+
 class AddedLater:
     """Marks a setting that came after runs were made: at its default it counts in no key, so that theirs stay.
 

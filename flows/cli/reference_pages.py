@@ -1,15 +1,17 @@
 """Writes docs/reference/*.md from the code (`python -m flows.cli.reference_pages`); a test compares them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from flows.settings.configuration import RunConfig
 from flows.settings.explanation import settings_group
+from kernels_eval.frozen import Experimental
 
 FOLDER = Path("docs/reference")
 _MADE = "<!-- made by `python -m flows.cli.reference_pages`; do not edit -->\n\n"
@@ -44,18 +46,28 @@ def settings_page() -> str:
         "",
         "A run's YAML file, or `--set a.b=value`. Settings that are not named have their default.",
     ]
-    for prefix, model in _groups(RunConfig):
-        lines += ["", f"## {prefix.rstrip('.') or 'The run'}", "", _text(model.__doc__ or "")]
-        lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
-        for name, field in model.model_fields.items():
-            if settings_group(field.annotation) is not None and name in dict(_children(model)):
-                continue
-            default = "" if field.default is PydanticUndefined else _cell(f"`{field.default!r}`")
-            if field.default_factory is not None:
-                default = "`{}`"
-            cells = (f"`{prefix}{name}`", _cell(_type_text(field.annotation)), default, _text(field.description or ""))
-            lines.append(f"| {' | '.join(cells)} |")
+    for prefix, model, is_experimental in _groups(RunConfig):
+        name = prefix.rstrip(".") or "The run"
+        lines += ["", f"## {name}{' (experimental)' if is_experimental else ''}", "", _text(model.__doc__ or "")]
+        groups = dict(_children(model))
+        fields = {name: field for name, field in model.model_fields.items() if name not in groups}
+        marked = {name for name, field in fields.items() if Experimental in field.metadata}
+        lines += _table(prefix, {name: field for name, field in fields.items() if name not in marked})
+        if marked:
+            lines += ["", "Experimental, or for replaying another framework's formula:"]
+            lines += _table(prefix, {name: field for name, field in fields.items() if name in marked})
     return _MADE + "\n".join(lines) + "\n"
+
+
+def _table(prefix: str, fields: Mapping[str, FieldInfo]) -> list[str]:
+    lines = ["", "| setting | type | default | |", "|---|---|---|---|"]
+    for name, field in fields.items():
+        default = "" if field.default is PydanticUndefined else _cell(f"`{field.default!r}`")
+        if field.default_factory is not None:
+            default = "`{}`"
+        cells = (f"`{prefix}{name}`", _cell(_type_text(field.annotation)), default, _text(field.description or ""))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def registries_page() -> str:
@@ -99,10 +111,14 @@ def verdicts_page() -> str:
     return _MADE + "\n".join(lines) + "\n"
 
 
-def _groups(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    yield prefix, model
+def _groups(
+    model: type[BaseModel], prefix: str = "", is_experimental: bool = False
+) -> Iterator[tuple[str, type[BaseModel], bool]]:
+    """Yield the prefix and the model of each group of settings, and whether it is experimental."""
+    yield prefix, model, is_experimental
     for name, below in _children(model):
-        yield from _groups(below, f"{prefix}{name}.")
+        is_marked = Experimental in model.model_fields[name].metadata
+        yield from _groups(below, f"{prefix}{name}.", is_experimental or is_marked)
 
 
 def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:

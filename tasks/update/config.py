@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from kernels_eval.frozen import Experimental, FileContent, FrozenModel, Operational
 from tasks.training.config import Beta, EngineConfig, LoraConfig
 from tasks.trajectories.returns import CARRIED_DISCOUNT, Credit
 from tasks.update.doors import ADVANTAGE, CORRECTION, KL_ESTIMATOR, POLICY_LOSS, Estimator
@@ -63,35 +63,35 @@ class UpdateConfig(EngineConfig):
     kernel alone (`rollout.samples_per_kernel`). Or a function of your own: `my_credits:last` (docs/doors.md)."""
     credit_discount: float = Field(default=CARRIED_DISCOUNT, ge=0, le=1)
     """Discount from turn to turn of every credit but `return`, whose own is `rollout.episode.gamma`."""
-    gamma: float = Field(default=1.0, ge=0, le=1)
+    gamma: Annotated[float, Experimental] = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
-    gae_lambda: float = Field(default=1.0, ge=0, le=1)
-    critic: CriticConfig = CriticConfig()
+    gae_lambda: Annotated[float, Experimental] = Field(default=1.0, ge=0, le=1)
+    critic: Annotated[CriticConfig, Experimental] = CriticConfig()
     policy_loss: Annotated[str, POLICY_LOSS] = "ppo_clip"
     """Loss per token, or one of your own: `my_losses:quantile` (docs/doors.md)."""
-    aggregation: Aggregation = "token_mean"
-    clip_low: float | None = Field(default=None, gt=0)
+    aggregation: Annotated[Aggregation, Experimental] = "token_mean"
+    clip_low: Annotated[float | None, Experimental] = Field(default=None, gt=0)
     """None: the loss's own: ppo_clip 0.2, gspo 3e-4, cispo 1.0, dppo 0.2."""
-    clip_high: float | None = Field(default=None, gt=0)
+    clip_high: Annotated[float | None, Experimental] = Field(default=None, gt=0)
     """None: the loss's own: ppo_clip 0.28, gspo 4e-4, cispo 4.0, dppo 0.28."""
-    dual_clip: float | None = Field(default=3.0, gt=1)
+    dual_clip: Annotated[float | None, Experimental] = Field(default=3.0, gt=1)
     """Bound on the loss of tokens with a negative advantage (`ppo_clip`)."""
     kl_coefficient: float = Field(default=0.01, ge=0)
-    kl_estimator: Annotated[str, KL_ESTIMATOR] = "k3_k2"
+    kl_estimator: Annotated[str, KL_ESTIMATOR, Experimental] = "k3_k2"
     """`k3_k2`: the value of k3, at most 10 a token, with the gradient of k2 (k3's own gradient is not the KL's)."""
-    kl_in: Literal["loss", "reward"] = "loss"
+    kl_in: Annotated[Literal["loss", "reward"], Experimental] = "loss"
     """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
     entropy_coefficient: float = Field(default=0.001, ge=0)
-    correction: CorrectionConfig = CorrectionConfig()
-    old_log_probs: Literal["auto", "sampler", "trainer"] = "auto"
+    correction: Annotated[CorrectionConfig, Experimental] = CorrectionConfig()
+    old_log_probs: Annotated[Literal["auto", "sampler", "trainer"], Experimental] = "auto"
     """Denominator of the loss's ratio. `sampler`: what was stored, uncorrected. `trainer`: the policy scores
     the batch first. `auto`: `trainer` if the sampler's numerics differ (probed on a
     few sequences)."""
-    overlong: Literal["keep", "mask", "penalise"] = "keep"
+    overlong: Annotated[Literal["keep", "mask", "penalise"], Experimental] = "keep"
     """Responses cut off at the sampler's limit: kept, left out, or with a return that falls near `overlong_limit`."""
-    overlong_limit: int | None = Field(default=None, ge=1, validate_default=True)
+    overlong_limit: Annotated[int | None, Experimental] = Field(default=None, ge=1, validate_default=True)
     """Response tokens at which the penalty is 1 (`penalise`)."""
-    overlong_buffer: int = Field(default=512, ge=1)
+    overlong_buffer: Annotated[int, Experimental] = Field(default=512, ge=1)
     """Tokens before the limit at which the penalty begins."""
     wanted_groups: int | None = Field(default=None, ge=1)
     """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or

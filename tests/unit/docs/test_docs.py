@@ -54,6 +54,15 @@ def test_a_command_exists_and_takes_these_arguments(page: str, words: list[str])
             )
 
 
+def test_experimental_settings_stand_behind_the_others_of_their_group():
+    page = pages()["settings.md"]
+    _, _, update = page.partition("## update\n")
+    common, _, experimental = update.partition("## ")[0].partition("Experimental, or for replaying")
+    assert "`update.learning_rate`" in common
+    assert "`update.dual_clip`" in experimental
+    assert "`update.learning_rate`" not in experimental
+
+
 def _parse(arguments: list[str]) -> None:
     """Parse as the command line would, without running; settings are checked as well."""
     from typer.main import get_command

@@ -9,8 +9,6 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
 from kernels_eval.checks import run_checks
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ReferenceFailedError
@@ -35,12 +33,10 @@ from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger
 from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory
-from kernels_eval.errors import first_line
-from kernels_eval.expectations import refusal
 from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.cutting import CallWork
 from kernels_eval.reference.inputs import SecretSeed
-from kernels_eval.reference.loading import limited_loading
+from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.calibration import slowness
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -85,12 +81,7 @@ class Grader:
 
     def load(self, problem_source: str, config: JudgeConfig) -> None:
         """Load a problem within limits. Raises ReferenceFailedError if it fails, or takes too long or too much."""
-        try:
-            with limited_loading(config):
-                self._reference(problem_source)
-        except (MemoryError, RuntimeError, ValidationError) as error:  # e.g. no memory for a copy, a size without end
-            cause = refusal(error) if isinstance(error, ValidationError) else first_line(error)[:300]
-            raise ReferenceFailedError(f"the problem cannot be loaded on this machine: {cause}") from error
+        load_within_limits(lambda: self._reference(problem_source), config)
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself is at fault."""

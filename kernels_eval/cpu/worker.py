@@ -5,14 +5,14 @@ and one for interpreter processes. It ends if it loses one of them, since it can
 then starts another worker.
 
 Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also
-kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) or `fault` (message). Here `loading` and
+kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) or `fault` (message). `loading` and
 `loaded` come before it, around the loading of a problem that is new to the worker.
 """
 
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -52,10 +52,7 @@ def serve_worker(judge: socket.socket) -> None:
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         problem, kernel, config = request["problem"], request["kernel"], JudgeConfig(**request["config"])
-        if not grader.has_loaded(problem):
-            send_frame(judge, {"kind": "loading"})
-            grader.load(problem, config)
-            send_frame(judge, {"kind": "loaded"})
+        load_if_new(judge, grader, problem, config)
         graded = grader.grade(problem, kernel, config)
         verdict = messages.without_draws(graded, problem, kernel, config)
         return {
@@ -68,6 +65,26 @@ def serve_worker(judge: socket.socket) -> None:
         }
 
     serve_requests(judge, {"sandbox": grader.sandbox}, grade)
+
+
+class Loader(Protocol):
+    """What loads problems: a grader."""
+
+    def has_loaded(self, problem_source: str) -> bool:
+        """Return True if a problem is held."""
+        ...
+
+    def load(self, problem_source: str, config: JudgeConfig) -> None:
+        """Load a problem within limits. Raises ReferenceFailedError if it fails."""
+        ...
+
+
+def load_if_new(judge: socket.socket, grader: Loader, problem: str, config: JudgeConfig) -> None:
+    """Load a problem that is new to the worker; the judge's process is told before and after it."""
+    if not grader.has_loaded(problem):
+        send_frame(judge, {"kind": "loading"})
+        grader.load(problem, config)
+        send_frame(judge, {"kind": "loaded"})
 
 
 def serve_requests(

@@ -37,6 +37,7 @@ from kernels_eval.gpu.timing.reference_timer import ReferenceTimer
 from kernels_eval.gpu.timing.timer import Measured, UnreliableTimingError
 from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
+from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -136,6 +137,14 @@ class Grader:
         finally:
             state.settle()
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def has_loaded(self, problem_source: str) -> bool:
+        """Return True if a problem's reference is held."""
+        return problem_source in self._references
+
+    def load(self, problem_source: str, config: JudgeConfig) -> None:
+        """Load a problem within limits. Raises ReferenceFailedError if it fails, or takes too long or too much."""
+        load_within_limits(lambda: self._reference(problem_source), config)
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""

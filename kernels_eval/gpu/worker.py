@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.cpu.worker import serve_requests, start_fork_server
+from kernels_eval.cpu.worker import load_if_new, serve_requests, start_fork_server
 from kernels_eval.gpu.candidate.process import SETUP, candidate_main
 from kernels_eval.gpu.grader import Grader
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -26,6 +26,7 @@ def serve_worker(judge: socket.socket) -> None:
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         config = JudgeConfig(**request["config"])
         grader.limit_memory(config)
+        load_if_new(judge, grader, request["problem"], config)
         verdict = grader.grade(request["problem"], request["kernel"], config, request.get("build") or {})
         seconds = {"phases": grader.phases, "device": grader.device_s}
         return {"verdict": verdict.model_dump(mode="json"), "launches": [], "seconds": seconds}

@@ -9,11 +9,15 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+
+from pydantic import ValidationError
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.errors import first_line
+from kernels_eval.expectations import refusal
 from kernels_eval.sandbox.calibration import slowness
 from kernels_eval.sandbox.limits import cpu_wait_s
 
@@ -31,6 +35,16 @@ _SHARE_OF_FREE = 0.75
 
 class _TooLongError(BaseException):
     """Raised in a problem's code by a signal; no Exception, which a problem may well catch."""
+
+
+def load_within_limits(load: Callable[[], object], config: JudgeConfig) -> None:
+    """Call `load`, which loads a problem. Raises ReferenceFailedError if it fails, or takes too long or too much."""
+    try:
+        with limited_loading(config):
+            load()
+    except (MemoryError, RuntimeError, ValidationError) as error:  # e.g. no memory for a copy, a size without end
+        cause = refusal(error) if isinstance(error, ValidationError) else first_line(error)[:300]
+        raise ReferenceFailedError(f"the problem cannot be loaded on this machine: {cause}") from error
 
 
 @contextmanager

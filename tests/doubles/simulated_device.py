@@ -4,7 +4,8 @@ Real are the processes, the session, shared memory through host copies, trials, 
 the clock. Simulated are the driver, the profiler (the interpreter's launches) and the device's properties; there is no
 gate, which needs a queue. Run as a program (`python simulated_device.py`): one JSON request a line on standard input
 (`problem`, `kernel`, `config`, `overhead_s` to replace the time of a round without calls, and `has_seconds`), one JSON
-verdict a line on standard output, and another line with its seconds if they are asked for.
+verdict a line on standard output, and another line with its seconds if they are asked for. With the number of a socket
+as an argument: a judge's worker on it.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import inspect
 import itertools
 import json
 import os
+import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +26,7 @@ import torch._dynamo  # as in the warm zygote; else each candidate would import 
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import start_fork_server
-from kernels_eval.gpu import candidate_start, grader
+from kernels_eval.gpu import candidate_start, grader, worker
 from kernels_eval.gpu.candidate import warm_up
 from kernels_eval.gpu.candidate.process import SETUP, candidate_main
 from kernels_eval.gpu.device import cuda_driver
@@ -138,6 +140,10 @@ def main() -> None:
     die_with_parent()
     torch.set_num_threads(1)
     pretend()
+    if len(sys.argv) > 1:
+        worker.Grader = HostOnly
+        worker.serve_worker(socket.socket(fileno=int(sys.argv[1])))
+        return
     host_only = new_grader()
     for line in sys.stdin:
         request = json.loads(line)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kernels_eval.frozen import Experimental, FileContent, FrozenModel, Operational
+from kernels_eval.frozen import AddedLater, Experimental, FileContent, FrozenModel, Operational
 from tasks.training.config import Beta, EngineConfig, LoraConfig
 from tasks.trajectories.returns import CARRIED_DISCOUNT, Credit
 from tasks.update.doors import ADVANTAGE, CORRECTION, KL_ESTIMATOR, POLICY_LOSS, Estimator
@@ -82,8 +82,7 @@ class UpdateConfig(EngineConfig):
     kl_in: Annotated[Literal["loss", "reward"], Experimental] = "loss"
     """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
     entropy_coefficient: float = Field(default=0.001, ge=0)
-    correction: Annotated[CorrectionConfig, Experimental] = CorrectionConfig()
-    old_log_probs: Annotated[Literal["auto", "sampler", "trainer"], Experimental] = "auto"
+from kernels_eval.frozen import AddedLater, Experimental, FileContent, FrozenModel, Operational
     """Denominator of the loss's ratio. `sampler`: what was stored, uncorrected. `trainer`: the policy scores
     the batch first. `auto`: `trainer` if the sampler's numerics differ (probed on a
     few sequences)."""

@@ -64,6 +64,8 @@ class SampleSet:
     """Groups with variance that are missing to `wanted_groups`."""
     masked: tuple[Score, ...] = ()
     """Turns left out of the loss because they were cut off (`overlong: mask`); peers of their groups all the same."""
+    imitated: tuple[TrainedSequence, ...] = ()
+    """Prompts of the batch, each with the best answer that any conversation found (`update.imitation`)."""
 
 
 @dataclass(frozen=True)

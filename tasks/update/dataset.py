@@ -16,13 +16,13 @@ from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
-from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import SHARED_KEY, GroupKey, group_turns, question
 from tasks.trajectories.returns import credited
 from tasks.trajectories.schema import TURNS_FILE
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet, Score
+from tasks.update.imitation import best_answers, trained_answer
 
 COLUMNS = (
     "trajectory_id",
@@ -95,7 +95,7 @@ def make_samples(
                 score=score,
                 group=keys[row],
                 trajectory=trajectories[row],
-                sequence=_sequence(turn["prompt_token_ids"], turn["response_token_ids"]),
+                sequence=trained_answer(turn["prompt_token_ids"], turn["response_token_ids"]),
                 sampler_log_probs=np.asarray(turn["response_logprobs"], dtype=np.float32),
                 return_=float(returns[row]),
             )
@@ -116,6 +116,7 @@ def make_samples(
         turns_overlong=int(overlong.sum()),
         groups_missing=max(wanted - groups.useful, 0),
         masked=tuple(masked),
+        imitated=best_answers(usable) if config.imitation else (),
     )
 
 
@@ -163,11 +164,6 @@ def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.flo
     assert config.overlong_limit is not None, "the settings' own validation has seen to it"
     lengths = torch.from_numpy(turns["response_token_ids"].list.len().to_numpy().astype(np.float64))
     return soft_overlong_penalty(lengths, config.overlong_limit, config.overlong_buffer).numpy()
-
-
-def _sequence(prompt: Sequence[int], response: Sequence[int]) -> TrainedSequence:
-    token_ids = np.asarray([*prompt, *response], dtype=np.int32)
-    return TrainedSequence(token_ids, np.arange(len(token_ids)) >= len(prompt))
 
 
 def _refuse(turns: pl.DataFrame, wrong: pl.Series, column: str, expected: str) -> None:

@@ -100,6 +100,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         for epoch in range(config.epochs)
         for hand in deal_groups(samples, config.optimizer_steps, (job.request.seed, job.request.iteration, epoch))
     ]
+    steps = len(hands) // config.epochs
     if job.resume is None:
         reference = _reference(rank, job, engines.policy)
         prepared = prepare(engines.policy, engines.critic, reference, job.samples, config, len(hands))
@@ -118,8 +119,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         share = _rate_share(job, steps_before + number)
         rate = config.learning_rate * share
         figures = optimizer_step(
-            engines.policy, engines.critic, config, samples, hand, prepared, rate, longest_response, share
-        )
+            engines.policy, engines.critic, config, samples, hand, prepared, rate, longest_response, share,
+            job.samples.imitated[number % steps :: steps],
+        )  # fmt: skip
         seconds = time.perf_counter() - step_started
         # Only before the first step are the weights those that sampled: its mismatch is the iteration's.
         first_mismatch = first_mismatch or _mismatch_of([figures])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from tasks.training.batches import MicroBatch
+from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.engine import PolicyEngine, peak_flops, step_flops
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch_of_sums, mismatch_sums
@@ -57,12 +57,17 @@ def optimizer_step(
     rate: float,
     longest_response: int,
     rate_share: float = 1.0,
+    imitated: Sequence[TrainedSequence] = (),
 ) -> dict[str, float]:
-    """Train on `rows` of the samples; returns the step's figures. `rate_share`: the critic's share of its peak rate."""
+    """Train on `rows` of the samples, and imitate; returns the step's figures.
+
+    `rate_share`: the critic's share of its peak rate.
+    """
     clock = PhaseClock(engine.device)
     chosen = [samples[row] for row in rows]
     batches = engine.micro_batches([sample.sequence for sample in chosen], config.tokens_per_rank)
     items = [_item(batch, chosen, rows, prepared) for batch in batches]
+    further = engine.micro_batches(imitated, config.tokens_per_rank) if imitated else []
     normaliser, value_normaliser = normalisers(chosen, config, longest_response)
     parts: list[dict[str, Tensor]] = []
     maxima = torch.zeros(2, dtype=torch.float64, device=engine.device)
@@ -71,7 +76,7 @@ def optimizer_step(
         last = number == len(items) - 1
         log_probs, entropies = engine.score(item.batch)
         loss, sums = objective(item.batch, log_probs, entropies, item.targets, config, normaliser)
-        engine.backward(loss, last=last)
+        engine.backward(loss, last=last and not further)
         new = item.batch.unflatten(log_probs.detach())
         of_mismatch, largest = mismatch_sums(new, item.sampler_log_probs, item.batch.mask)
         maxima = torch.maximum(maxima, largest)
@@ -80,6 +85,7 @@ def optimizer_step(
             loss, of_values = _value_objective(critic, item, config, value_normaliser)
             critic.backward(loss, last=last)
         parts.append({**sums, **of_mismatch, **of_values})
+    of_imitation = _imitate(engine, further, imitated, config.imitation) if imitated else {}
     clock.ends("gradients_s")
     norm = engine.step(rate)
     value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
@@ -91,6 +97,7 @@ def optimizer_step(
     laid_out, own = sum(item.batch.tokens for item in items), _own_tokens(items, chosen)
     return {
         **_figures(totals, chosen, rows, prepared),
+        **of_imitation,
         "gradient_norm": norm,
         **({} if critic is None else _value_figures(totals, value_norm)),
         **mismatch_of_sums(totals, maxima),
@@ -159,6 +166,20 @@ def _item(batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], pre
         old_values=laid_out(prepared.values),
         returns=laid_out(prepared.returns),
     )
+
+
+def _imitate(
+    engine: PolicyEngine, batches: Sequence[MicroBatch], imitated: Sequence[TrainedSequence], weight: float
+) -> dict[str, float]:
+    """Add the gradient of the answers' mean negative log-likelihood a token, times `weight`; returns that mean."""
+    tokens = sum(int(sequence.trained.sum()) for sequence in imitated)
+    total = torch.zeros(1, dtype=torch.float64, device=engine.device)
+    for number, batch in enumerate(batches):
+        log_probs = batch.unflatten(engine.score(batch)[0])
+        loss = -masked_sum(log_probs, batch.mask) / tokens
+        engine.backward(weight * loss, last=number == len(batches) - 1)
+        total += loss.detach()
+    return {"imitation_loss": float(engine.sum_over_ranks(total))}
 
 
 def _value_objective(

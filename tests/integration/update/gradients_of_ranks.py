@@ -58,8 +58,10 @@ def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None
     engine = PolicyEngine(model, engine_settings(config, "float32"))
     longest = max(sample.responded for sample in samples)
     rows = places.tolist()
+    imitated = [samples[row].sequence for row in rows if row % 2] if config.imitation else []
     figures = optimizer_step(
-        engine, None, config, [samples[row] for row in rows], list(range(len(rows))), _in(prepared, rows), 0.0, longest
+        engine, None, config, [samples[row] for row in rows], list(range(len(rows))), _in(prepared, rows), 0.0, longest,
+        imitated=imitated,
     )  # fmt: skip
     folder.mkdir(exist_ok=True)
     save_optimizer(engine, folder)

@@ -33,6 +33,7 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "chunked-head": {"head": "chunked", "packing": "packed", "activation_checkpointing": True},
         "sequences: plain": OF_SEQUENCES,
         "experts: plain": {"zero_stage": 0, "experts": True},
+        "imitation: plain": {"zero_stage": 0, "imitation": 0.5},
         "experts: packed": {"packing": "packed", "tokens_per_rank": 64, "order": 2, "experts": True},
     },
     2: {
@@ -46,6 +47,8 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "shared-zero-3": {"zero_stage": 3, "context_parallel": 2, "activation_checkpointing": True},
         "sequences: shared": OF_SEQUENCES | {"context_parallel": 2},
         "experts: zero-2": {"zero_stage": 2, "experts": True},
+        "imitation: zero-2": {"zero_stage": 2, "imitation": 0.5, "tokens_per_rank": 64, "order": 7},
+        "imitation: shared-zero-3": {"zero_stage": 3, "context_parallel": 2, "imitation": 0.5},
         "experts: zero-3": {"zero_stage": 3, "packing": "packed", "activation_checkpointing": True, "experts": True},
         "experts: shared-zero-1": {"zero_stage": 1, "context_parallel": 2, "tokens_per_rank": 64, "experts": True},
     },
@@ -53,6 +56,7 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
     4: {
         "zero-0": {"zero_stage": 0},
         "zero-2": {"zero_stage": 2, "tokens_per_rank": 64, "order": 4},
+        "imitation: zero-3-packed": {"zero_stage": 3, "packing": "packed", "imitation": 0.5},
         "zero-3-packed": {"zero_stage": 3, "packing": "packed"},
         "shared-zero-0": {"zero_stage": 0, "context_parallel": 4},
         "shared-by-two-zero-1": {"zero_stage": 1, "context_parallel": 2, "tokens_per_rank": 64},

@@ -82,7 +82,11 @@ class UpdateConfig(EngineConfig):
     kl_in: Annotated[Literal["loss", "reward"], Experimental] = "loss"
     """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
     entropy_coefficient: float = Field(default=0.001, ge=0)
-from kernels_eval.frozen import AddedLater, Experimental, FileContent, FrozenModel, Operational
+    imitation: Annotated[float, AddedLater] = Field(default=0.0, ge=0)
+    """Weight of a second loss, the negative log-likelihood of the best correct answer that the batch holds for each
+    prompt (tasks.update.imitation). 0: none."""
+    correction: Annotated[CorrectionConfig, Experimental] = CorrectionConfig()
+    old_log_probs: Annotated[Literal["auto", "sampler", "trainer"], Experimental] = "auto"
     """Denominator of the loss's ratio. `sampler`: what was stored, uncorrected. `trainer`: the policy scores
     the batch first. `auto`: `trainer` if the sampler's numerics differ (probed on a
     few sequences)."""

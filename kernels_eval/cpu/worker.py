@@ -68,7 +68,7 @@ def serve_worker(judge: socket.socket) -> None:
 
 
 class Loader(Protocol):
-    """What loads problems: a grader."""
+    """A grader, as far as it loads problems."""
 
     def has_loaded(self, problem_source: str) -> bool:
         """Return True if a problem is held."""

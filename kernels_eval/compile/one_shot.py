@@ -144,6 +144,7 @@ class _OneShot:
         return self._without_answer(ending, limits)
 
     def _without_answer(self, ending: Ending, limits: Limits) -> Compiled:
+        ending.refuse_unprepared()
         if ending.cause == "signal" and ending.code == signal.SIGKILL and not self.runs_candidate:
             raise InfrastructureError("the compiler was killed")  # no compiler kills itself
         if ending.cause == "starved":

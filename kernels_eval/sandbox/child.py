@@ -149,6 +149,7 @@ class Child:
         if (ending.cause, ending.code) == ("signal", signal.SIGPROF) and self._limits.step_cpu_s:
             message = f"took more than {self._limits.step_cpu_s:g} s of CPU time between two operators of host code"
             return CandidateFailedError(Status.TIMEOUT, ErrorCategory.TIMEOUT, message)
+        ending.refuse_unprepared()
         if ending.cause == "starved":
             raise InfrastructureError("the machine is too busy: a kernel waited for a core longer than it may run")
         if ending.cause == "timeout":

@@ -6,8 +6,9 @@ spare child forked ahead (forking a process with torch in it takes about 10 ms),
 enforces the limit on wall time, and ends the child's whole process group and any process that escaped from the group.
 
 Protocol (SOCK_SEQPACKET). Owner: `start` (job, limits; descriptors: channel and, for some, input memory), `stop` (job).
-Fork server: `hello` (sandbox), `ended` (job, cause, code). A job starts also while the one before still ends: an owner
-that wants no two candidates to live at once waits for the report.
+Fork server: `hello` (sandbox), `ended` (job, cause, code, reason). A child says on its own connection that it is
+confined, before it runs a candidate. A job starts also while the one before still ends: an owner that wants no two
+candidates to live at once waits for the report.
 """
 
 import contextlib
@@ -42,6 +43,7 @@ MAX_EXTENSION = 3.0
 """A wall-time limit is extended by the time that a child or its owner waited for a core, and by the CPU time of its
 owner, by at most so many limits. A child that the machine kept waiting longer is `starved`: that is no fault of its."""
 _ANSWER_S = 60.0
+_CONFINED = "confined"
 _SHORTEST_WAIT_S = 0.001
 
 
@@ -50,9 +52,20 @@ class Ending:
     """End of a child."""
 
     cause: str
-    """`exit`, `signal`, `timeout`, `starved` or `stopped`."""
+    """`exit`, `signal`, `timeout`, `starved`, `stopped`, or `unprepared`: it ended, or had no more time, before it was
+    confined. No code of a candidate had run by then."""
     code: int = 0
     """Exit code or signal number."""
+    reason: str = ""
+    """Error of a child that is `unprepared`, if it could still tell it."""
+
+    def refuse_unprepared(self) -> None:
+        """Raise InfrastructureError for a child that is `unprepared`."""
+        if self.cause == "unprepared":
+            reason = self.reason or f"it ended with {self.code}"
+            raise InfrastructureError(
+                f"a process for a candidate could not be confined: {reason} (ulimit -a shows this machine's limits)"
+            )
 
 
 @dataclass
@@ -71,6 +84,8 @@ class _Child:
     """Reported code of a `timeout`: SIGXCPU if it was the CPU time."""
     is_starved: bool = False
     """The machine kept it waiting for longer than a limit is extended."""
+    preparation: str = ""
+    """Its last word before it runs a candidate: `_CONFINED`, or the error that kept it from that."""
     owners_cpu_before: float = 0.0
     cpu_waits_before: dict[int, float] = field(default_factory=dict[int, float])
 
@@ -201,7 +216,10 @@ class _ForkServerProcess:
                 cause = "timeout"
         elif cause == "timeout":
             code = child.code
-        send_note(self._owner, {"event": "ended", "job": child.job, "cause": cause, "code": code})
+        reason = "" if child.preparation == _CONFINED else child.preparation
+        if child.preparation != _CONFINED and cause != "stopped":
+            cause = "unprepared"
+        send_note(self._owner, {"event": "ended", "job": child.job, "cause": cause, "code": code, "reason": reason})
 
     def _kill(self, child: _Child) -> int:
         """Kill and reap a child, its group and what escaped from it; returns its exit code, negative for a signal."""
@@ -217,6 +235,8 @@ class _ForkServerProcess:
     def _reap(self, child: _Child) -> int:
         _, status = os.waitpid(child.process, 0)
         os.close(child.descriptor)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            child.preparation = child.connection.recv(1 << 12, socket.MSG_DONTWAIT).decode(errors="replace")
         child.connection.close()
         if self._may_fork:
             others = filter(None, (self._current, self._spare, *self._dying.values()))
@@ -241,8 +261,13 @@ def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool,
         note, (channel_descriptor, *memory) = receive_note(connection)
     except ChannelClosedError:
         return
+    try:
+        setup.confine_child(Limits(**note["limits"]), may_fork)
+    except (OSError, ValueError) as error:
+        connection.send(str(error)[:500].encode())
+        raise
+    connection.send(_CONFINED.encode())
     connection.close()
-    setup.confine_child(Limits(**note["limits"]), may_fork)
     child_main(socket.socket(fileno=channel_descriptor), memory[0] if memory else -1)
 
 
@@ -286,7 +311,7 @@ class ForkServer:
 
     def _note_ending(self) -> None:
         note = self._receive()
-        self._endings[note["job"]] = Ending(note["cause"], note["code"])
+        self._endings[note["job"]] = Ending(note["cause"], note["code"], note["reason"])
 
     def ending(self, job: int | None = None) -> Ending:
         """Wait until a job (the current one by default) has ended, at its time limit if not before: once for each."""

@@ -23,6 +23,7 @@ from kernels_eval.sandbox import landlock, seccomp, unprivileged
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_DESCRIPTORS = 256
 _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -88,7 +89,8 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, most_s + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_mb * 2**20, limits.file_mb * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    descriptors = min(_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     if not may_fork:
         # System V's memory and messages stay in their namespace: it ends with this process, and was empty before.
         # Seccomp refuses the calls; this holds where its table is missing.

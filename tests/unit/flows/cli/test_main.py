@@ -215,3 +215,16 @@ def test_a_limit_of_the_machine_is_one_line(
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert words in said
+
+
+def test_a_current_folder_that_was_removed_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(main, "app", lambda **_: Path.cwd())
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run([]) == 2
+    assert capsys.readouterr().err == "error: the current folder was removed; change into one that exists\n"
+    monkeypatch.chdir(tmp_path)

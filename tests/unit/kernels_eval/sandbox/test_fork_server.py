@@ -5,10 +5,12 @@ import signal
 import socket
 import time
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
 from kernels_eval.cpu.worker import start_fork_server
+from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.fork_server import ChildSetup, Ending, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -46,6 +48,55 @@ def test_a_child_that_never_sleeps_has_been_kept_from_a_core(server: ForkServer,
         receive_frame(channel)
     assert server.stop().cause == cause
     channel.close()
+
+
+def refuse(limits: Limits, may_fork: bool) -> None:
+    raise ValueError("not allowed to raise maximum limit")
+
+
+def end(*_: object) -> None:
+    os._exit(0)
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        (replace(SETUP, confine_child=refuse), "not allowed to raise maximum limit"),
+        (replace(SETUP, confine_child=end), "it ended with 0"),
+        (replace(SETUP, warm_up=end), "it ended with 0"),
+    ],
+    ids=["cannot be confined", "ends meanwhile", "ended before it had a job"],
+)
+def test_a_child_that_ends_before_it_is_confined_is_no_candidates_fault(setup: ChildSetup, reason: str) -> None:
+    server = ForkServer(start_fork_server(serve, [], may_fork=True, setup=setup))
+    channel = server.start(None, LIMITS)
+    with pytest.raises(ChannelClosedError):
+        receive_frame(channel)
+    with pytest.raises(InfrastructureError, match=f"could not be confined: {reason} "):
+        server.stop().refuse_unprepared()
+    channel.close()
+    server.close()
+
+
+def say_so_and_end(channel: socket.socket, memory: int) -> None:
+    """Do what a candidate could try that wants to count as never begun."""
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, b"not confined")
+        except OSError:
+            continue
+    os._exit(70)
+
+
+def test_a_candidate_cannot_choose_to_be_unprepared() -> None:
+    server = ForkServer(start_fork_server(say_so_and_end, [], may_fork=True, setup=SETUP))
+    channel = server.start(None, LIMITS)
+    channel.recv(100)
+    ending = server.stop()
+    ending.refuse_unprepared()
+    assert ending == Ending("exit", 70)
+    channel.close()
+    server.close()
 
 
 def is_alive(process: int) -> bool:

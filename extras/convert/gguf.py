@@ -15,6 +15,7 @@ from extras.convert.formats import Format
 from extras.convert.memory_plan import MemoryPlan, Progress
 from extras.convert.origin import Origin
 from kernels_eval.errors import InputError, first_line
+from tasks.models.policy import save_policy
 from tasks.pipeline.store import publish
 
 MAGIC = b"GGUF"
@@ -53,8 +54,7 @@ class GgufConversion:
         if not tokenizer.chat_template:
             raise InputError(f"{file}: tokenizer.chat_template: found none, expected the chat template of a model")
         with publish(destination, {"source": str(file), "format": self.origin.format.value}) as folder:
-            _plain(model, self.dtype).save_pretrained(str(folder))
-            tokenizer.save_pretrained(str(folder))
+            save_policy(_plain(model, self.dtype), tokenizer, folder)
         progress(1, 1)
 
 

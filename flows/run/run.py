@@ -12,7 +12,6 @@ runs/<run_id>/config.yaml      the resolved configuration
 runs/latest                    link to the newest run
 """
 
-import logging
 import os
 import signal
 import threading
@@ -32,6 +31,7 @@ from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
 from flows.run.lock import locked
+from flows.run.log_file import logged_to
 from flows.run.prefect_ui import LogListener, note_flow_run, tag_flow_run
 from flows.run.state import ControlState, RejectionState, RunState, StageTiming, read_state, write_state
 from flows.services.gpu_load import GpuLoad
@@ -261,7 +261,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     with (
         locked(run_dir),
         _sigterm_handled(on_sigterm.get()),
-        _logged_to(run_dir / "log.txt"),
+        logged_to(run_dir / "log.txt"),
         events_kept(PREFECT_API_URL.value()),
         artifacts_sent(),
         server_awaited(PREFECT_API_URL.value(), config.prefect.start_timeout_s),
@@ -352,18 +352,3 @@ def _sigterm_handled(handler: SignalHandler) -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _logged_to(path: Path) -> Generator[None]:
-    """Append all log records of level INFO and above to the run's log."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    handler.setLevel(logging.INFO)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()

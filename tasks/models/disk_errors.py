@@ -1,4 +1,4 @@
-"""Errors of the file system that safetensors reports as errors of its own, and those that name no file."""
+"""Errors of the file system that safetensors and tokenizers report as errors of their own, and those without a file."""
 
 import os
 import re
@@ -6,12 +6,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 
 @contextmanager
 def disk_errors(folder: Path) -> Generator[None]:
-    """Raise the OSError that safetensors met while it wrote into `folder`; its text ends in `(os error 28)`.
+    """Raise the OSError that a library in Rust met while it wrote into `folder`; its text ends in `(os error 28)`.
 
     An OSError of a file's own write gets the folder's name.
     """
@@ -21,7 +19,7 @@ def disk_errors(folder: Path) -> Generator[None]:
         if error.filename is None and error.errno is not None:
             error.filename = str(folder)
         raise
-    except SafetensorError as error:
+    except Exception as error:  # tokenizers raises no class of its own
         found = re.search(r"\(os error (\d+)\)", str(error))
         if found is None:
             raise

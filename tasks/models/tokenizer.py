@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from kernels_eval.errors import InputError, first_line
 from tasks.models.chat_templates import Role
+from tasks.models.disk_errors import disk_errors
 
 START = "<|im_start|>"
 END_OF_TURN = "<|im_end|>"
@@ -69,7 +70,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, destination: Path) ->
     )
     wrapped.chat_template = CHAT_TEMPLATE
     destination.mkdir(parents=True, exist_ok=True)
-    wrapped.save_pretrained(str(destination))
+    with disk_errors(destination):
+        wrapped.save_pretrained(str(destination))
     return wrapped
 
 

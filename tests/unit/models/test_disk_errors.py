@@ -1,4 +1,4 @@
-"""Full disks: what safetensors raises is the OSError that it met."""
+"""Full disks: what safetensors and tokenizers raise is the OSError that they met."""
 
 import errno
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 
 from tasks.models.disk_errors import disk_errors
 
@@ -26,6 +27,14 @@ def full(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(full: Path) -> None:
     with pytest.raises(OSError, match="No space left on device") as raised, disk_errors(full):
         save_file({"weight": torch.zeros(2**20)}, full / "model.safetensors")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(full))
+
+
+def test_a_full_disk_for_a_tokenizer(full: Path) -> None:
+    (full / "filler").write_bytes(bytes(60 * 1024))
+    words = Tokenizer(models.WordLevel({f"word{number}": number for number in range(5000)}, unk_token="word0"))
+    with pytest.raises(OSError, match="No space left on device") as raised, disk_errors(full):
+        words.save(str(full / "tokenizer.json"))
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(full))
 
 

@@ -254,7 +254,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     def before_work() -> None:
         with starting:  # stages of two threads may begin at the same time
             slots.take()
-            cluster.start(lambda text: workspace.tell(lambda each: each.warned(text)))
+            cluster.start(workspace.warn)
 
     began = time.monotonic() - startup_s.get()
     tag_flow_run(config)

@@ -109,8 +109,11 @@ def keep(results: Path, key: str, outcome: StageOutcome) -> None:
     ResultStore(result_storage=storage, serializer=JSONSerializer()).write(outcome, key=key)
 
 
-def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
-    """True if there is a result that can be read, and its artifact is still there, with no file changed since."""
+def is_stored(results: Path, key: str, runs_dir: Path, warn: Callable[[str], None] = _LOGGER.warning) -> bool:
+    """True if there is a result that can be read, and its artifact is still there, with no file changed since.
+
+    `warn` is told of a changed one.
+    """
     from prefect.filesystems import LocalFileSystem
     from prefect.results import ResultStore
 
@@ -131,5 +134,5 @@ def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
     except InputError as error:  # its manifest cannot be read
         damage = str(error)
     if damage is not None:
-        _LOGGER.warning("%s; it is made again", damage)
+        warn(f"{damage}; it is made again")
     return damage is None

@@ -17,7 +17,6 @@ compared with their manifests; a damaged artifact is made again by the stage tha
 
 import difflib
 import inspect
-import logging
 import re
 import threading
 import time
@@ -44,7 +43,6 @@ OptimizerSteps = Sequence[Mapping[str, Any]]
 
 REPORT_STAGE = "report"
 """Not a cached stage, but `--refresh` accepts it."""
-_LOGGER = logging.getLogger("kernelmill.stage")
 _DECLARED: dict[str, str] = {}
 """The label of each stage that was declared, by name."""
 
@@ -122,6 +120,10 @@ class Workspace:
         """Pass an event on to every listener."""
         for listener in self.listeners:
             event(listener)
+
+    def warn(self, text: str) -> None:
+        """Tell every listener of something beside the stages."""
+        self.tell(lambda each: each.warned(text))
 
     @property
     def run_dir(self) -> Path:
@@ -294,7 +296,7 @@ class StageTask(Generic[P, R]):
 
 def _is_found(workspace: Workspace, key: str) -> bool:
     """True if a stage's result and its artifact are there. What is not may come from the store that machines share."""
-    if is_stored(workspace.results_dir, key, workspace.runs_dir):
+    if is_stored(workspace.results_dir, key, workspace.runs_dir, workspace.warn):
         return True
     outcome = None if workspace.shared is None else workspace.shared.fetch(key)
     if outcome is None:
@@ -333,7 +335,7 @@ def _mend(workspace: Workspace, inputs: Iterable[ArtifactRef]) -> None:
         maker = workspace.makers.get(reference.uri)
         if maker is None:
             raise InputError(f"{damage}; remove {reference.path}, and `kernelmill train` makes it again")
-        _LOGGER.warning("%s; it is made again", damage)
+        workspace.warn(f"{damage}; it is made again")
         if maker().digest != reference.digest:
             raise InputError(f"{damage}; it was made again with another content: start the same run again to go on")
 

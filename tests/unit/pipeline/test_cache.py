@@ -102,6 +102,7 @@ ADDED_LATER = {
     "rollout.openai",
     "sft.data.leave_out",
     "sft.data.reasoning",
+    "update.imitation",
 }
 """Settings that count in no key as long as they have their default."""
 
@@ -187,4 +188,6 @@ def test_a_result_whose_manifest_cannot_be_read_counts_as_none(tmp_path: Path, l
     keep(tmp_path / "results", "key", StageOutcome(reference=reference, seconds=1.0))
     assert is_stored(tmp_path / "results", "key", tmp_path)
     (folder / MANIFEST).write_bytes(left)
-    assert not is_stored(tmp_path / "results", "key", tmp_path)
+    heard: list[str] = []
+    assert not is_stored(tmp_path / "results", "key", tmp_path, heard.append)
+    assert [(str(folder) in text, text.endswith("; it is made again")) for text in heard] == [(True, True)]

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -285,10 +286,12 @@ def _end_with_file_error(error: OSError, errors: Console) -> int:
         failed = _one_line(where + os.strerror(error.errno or 0) + remedy)
         errors.print(f"[red]failed:[/red] {failed}. The same command continues.")
         return 1
-    if error.errno == errno.ENOENT and not where:  # of getcwd, which names no file
-        errors.print("[red]error:[/red] the current folder was removed; change into one that exists")
-        return 2
     if not where:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            errors.print("[red]error:[/red] the current folder was removed; change into one that exists")
+            return 2
         raise error
     errors.print(f"[red]error:[/red] {_one_line(where + str(error.strerror))}")
     return 2

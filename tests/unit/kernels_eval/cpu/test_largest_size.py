@@ -39,7 +39,7 @@ def test_the_full_size_or_the_largest_part_of_it_that_fits(
     assert largest_size(replace(SEEN, **change), full_size, budget_s=5.0, memory_mb=2048) == expected
 
 
-@given(st.floats(1e-3, 10), st.floats(1, 3), st.integers(17, 1 << 20), st.floats(0.1, 100))
+@given(st.floats(1e-4, 10), st.floats(1, 3), st.integers(17, 1 << 20), st.floats(0.1, 100))
 def test_no_size_is_estimated_above_the_budget(
     seconds: float, exponent: float, full_size: int, budget_s: float
 ) -> None:

@@ -26,7 +26,7 @@ USUAL = "mean return, greedy"
 """Metric that the short table does not name."""
 README_SETTINGS = (
     "local, seed 0", "local, seed 1", "local, seed 2", "one-gpu, seed 1", "agents-gpu",
-    "SmolLM2-135M on KernelBench level 1",
+    "SmolLM2-135M on KernelBench, three seeds",
 )  # fmt: skip
 BEGIN, END = "<!-- made by tools/results_table.py -->", "<!-- end of what is made -->"
 

@@ -199,6 +199,9 @@ def generate(
     pairs: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of pairs.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, max=2**62, help="The same seed gives the same pairs.")] = 0,
     unseen: Annotated[str, typer.Option(help="Operators that no pair has, separated by commas.")] = "",
+    long_chains: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of long chains, as `problems.long_chains`.")
+    ] = 0.0,
 ) -> None:
     """Write problems in KernelBench's style with Triton kernels, as `sft.data.path` reads them. None is judged yet."""
     from flows.checks.output import check_output
@@ -206,7 +209,7 @@ def generate(
 
     check_output("OUT.jsonl", destination)
     names = frozenset(name.strip() for name in unseen.split(",") if name.strip())
-    families = write_pairs(destination, pairs, seed, names)
+    families = write_pairs(destination, pairs, seed, names, long_chains)
     for name, count in sorted(families.items()):
         typer.echo(f"{count:>8,}  {name}")
     typer.echo(f"{counted(families.total(), 'pair')}: {destination}")

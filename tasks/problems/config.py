@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernels_eval.doors import Door
 from kernels_eval.errors import InputError
-from kernels_eval.frozen import FileContent, FrozenModel
+from kernels_eval.frozen import AddedLater, FileContent, FrozenModel
 
 GENERATED = "generated"
 MODULES = "modules"
@@ -54,6 +54,10 @@ class ProblemsConfig(FrozenModel):
     unseen: tuple[str, ...] = ()
     """Operators of the `modules` problems and pairs that training does not have, such as `softsign`, `argmin`. Of
     held-out problems that are drawn too, some have them."""
+    long_chains: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
+    """Share of the `modules` problems and pairs that are long chains of level 2: a layer with one or two
+    normalisations, poolings or reductions. Their kernels take up to 1,800 tokens: `rollout.sampling.max_new_tokens` of
+    1,800 and `sft.max_tokens` of 5,000 suit them."""
     variants: Variants = "single"
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)

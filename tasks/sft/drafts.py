@@ -74,7 +74,7 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, 
         drafts += _composed_drafts(config, problems, seed, backend)
     if config.corpus != "compositions":
         unseen = frozenset(problems.unseen) | frozenset(config.leave_out)
-        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen)]
+        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen, problems.long_chains)]
         drafts += _optimizations(config, seed, unseen)
     return drafts
 

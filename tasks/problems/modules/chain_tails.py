@@ -176,6 +176,28 @@ def _channel_reduction(rng: Draw, name: str) -> Tail:
     return Tail(name, _title(name), rng.choice(_FORMS[name]), "", (), fused=fused)
 
 
+def channel_tail(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    """Return a reduction over the channels of what a tail before it has written, in a kernel of its own."""
+    passed, values = _extra(extra)
+    whole = name == "softmax"
+    lines = [line.format(keep=", keep_dims=True", R="C") for line in REDUCTIONS[name][1]]
+    store = "(n * C + c) * S + s, x, mask=inside" if whole else "n * S + s, x, mask=s < S"
+    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, C, S, CHANNELS: tl.constexpr):
+    n = tl.program_id(1)
+    c = tl.arange(0, CHANNELS)[:, None]
+    s = tl.program_id(0) * 64 + tl.arange(0, 64)[None, :]
+    inside = (c < C) & (s < S)
+    x = tl.load(x_ptr + (n * C + c) * S + s, mask=inside, other={_filling(name)})
+{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
+    host = (
+        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
+        f"out = torch.empty{'_like(x)' if whole else '((N, 1, *x.shape[2:]), device=x.device)'}",
+        f"{name}_kernel[(triton.cdiv(S, 64), N)](x, out{values}, C, S, CHANNELS=triton.next_power_of_2(C))",
+        "return out",
+    )
+    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+
+
 def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
     passed, values = _extra(extra)
     dims = ", ".join(str(dim) for dim in range(2, 2 + rank))

@@ -13,6 +13,7 @@ from tasks.problems.modules.families import (
     chains,
     convolutions,
     elementwise,
+    long_chains,
     losses,
     norm_layers,
     pooling,
@@ -45,7 +46,7 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
     (transposed_convolutions.FAMILY, 2.0),
     (whole_norm.FAMILY, 0.25),
 )
-"""The families, and how often each is drawn."""
+"""The families, and how often each is drawn. `long_chains` has a share of its own (`problems.long_chains`)."""
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
 LEVELS = (1, 2)
 """Levels of the problems: of one operator, and of several."""
@@ -64,13 +65,15 @@ def check_operators(unseen: frozenset[str], field: str = "unseen") -> None:
         raise InputError(f"{field}: no operator is left; name fewer of them")
 
 
-def draw_pairs(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> Iterator[ModulePair]:
+def draw_pairs(
+    count: int, seed: int, unseen: frozenset[str] = frozenset(), long_chains: float = 0.0
+) -> Iterator[ModulePair]:
     """Yield `count` distinct pairs without an unseen operator; about three in ten answer an earlier kernel.
 
-    Raises InputError if an operator is unknown, or the families have fewer pairs.
+    `long_chains`: share of long chains. Raises InputError if an operator is unknown, or the families have fewer pairs.
     """
     check_operators(unseen)
-    drawn = _draws(Draw(f"module-pairs-{seed}"), unseen)
+    drawn = _draws(Draw(f"module-pairs-{seed}"), unseen, long_chains)
     distinct = _distinct(drawn, lambda pair: (pair.problem_source, pair.kernel_source, pair.earlier_source))
     return islice(distinct, count)
 
@@ -98,21 +101,31 @@ def draw_problems(
 
 
 def stream_problems(
-    seed: int, unseen: frozenset[str], levels: Collection[int] = LEVELS, prefix: str = "module"
+    seed: int,
+    unseen: frozenset[str],
+    levels: Collection[int] = LEVELS,
+    prefix: str = "module",
+    long_chains: float = 0.0,
 ) -> Iterator[Problem]:
     """Yield problems as `draw_problems` does, without end; ids are `module-00000` and so on."""
-    return (problem for problem, _ in stream_answered(seed, unseen, levels, prefix))
+    return (problem for problem, _ in stream_answered(seed, unseen, levels, prefix, long_chains))
 
 
 def stream_answered(
-    seed: int, unseen: frozenset[str], levels: Collection[int] = LEVELS, prefix: str = "module"
+    seed: int,
+    unseen: frozenset[str],
+    levels: Collection[int] = LEVELS,
+    prefix: str = "module",
+    long_chains: float = 0.0,
 ) -> Iterator[tuple[Problem, str]]:
     """Yield the problems of `stream_problems`, each with the source of a kernel for it."""
     check_operators(unseen)
     if not set(levels) & set(LEVELS):
         raise InputError(f"problems.levels: found {list(levels)}, expected one of {list(LEVELS)} for module problems")
-    drawn = (pair for pair in _draws(Draw(f"module-problems-{seed}"), unseen) if problem_of(pair).level in levels)
-    pairs = _distinct(drawn, lambda pair: problem_of(pair).digest)
+    drawn = _draws(Draw(f"module-problems-{seed}"), unseen, long_chains)
+    pairs = _distinct(
+        (pair for pair in drawn if problem_of(pair).level in levels), lambda pair: problem_of(pair).digest
+    )
     return ((problem_of(pair, f"{prefix}-{index:05d}"), pair.kernel_source) for index, pair in enumerate(pairs))
 
 
@@ -122,9 +135,9 @@ def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:
     return Problem(problem_id=problem_id, source=pair.problem_source, level=level, family=pair.family, name=pair.title)
 
 
-def _draws(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
+def _draws(rng: Draw, unseen: frozenset[str], share: float) -> Iterator[ModulePair]:
     """Yield drawn pairs; of those without a slow earlier kernel `WRONG_EARLIER` answer a wrong one."""
-    for pair in _drawn(rng, unseen):
+    for pair in _drawn(rng, unseen, share):
         if pair.earlier_source is None and rng.chance(WRONG_EARLIER):
             yield pair.model_copy(update={"earlier_source": with_mistake(rng, pair.kernel_source)})
         else:
@@ -139,11 +152,14 @@ def _with_slow_kernels(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair
             yield pair.model_copy(update={"earlier_source": slow})
 
 
-def _drawn(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
+def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0) -> Iterator[ModulePair]:
+    """Yield pairs of all families, `share` of them long chains where an operator is left to begin one with."""
+    share = share if long_chains.FAMILY.can_draw(unseen) else 0.0
     families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
     weights = [weight for _, weight in families]
     while True:
-        pair = rng.choices([family for family, _ in families], weights)[0].draw(rng, unseen)
+        family = long_chains.FAMILY if share and rng.chance(share) else None
+        pair = (family or rng.choices([family for family, _ in families], weights)[0]).draw(rng, unseen)
         yield with_drawn_defaults(rng, pair)
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from tasks.problems.modules.corpus import draw_pairs
 
 
-def write_pairs(path: Path, count: int, seed: int, unseen: frozenset[str] = frozenset()) -> Counter[str]:
-    """Write `count` pairs without an unseen operator; return their numbers by family."""
+def write_pairs(
+    path: Path, count: int, seed: int, unseen: frozenset[str] = frozenset(), long_chains: float = 0.0
+) -> Counter[str]:
+    """Write `count` pairs without an unseen operator, `long_chains` of them long chains; return numbers by family."""
     families: Counter[str] = Counter()
-    drawn = draw_pairs(count, seed, unseen)
+    drawn = draw_pairs(count, seed, unseen, long_chains)
     with path.open("w", encoding="utf-8") as file:
         for number, pair in enumerate(drawn):
             families[pair.family] += 1

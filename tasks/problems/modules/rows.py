@@ -13,7 +13,7 @@ from tasks.problems.split import hashed_split
 
 def draw_training_rows(config: ProblemsConfig) -> list[ProblemRow]:
     """Return `config.train` problems, without `config.unseen`, all of them to train on."""
-    answered = stream_answered(config.seed, frozenset(config.unseen), config.levels)
+    answered = stream_answered(config.seed, frozenset(config.unseen), config.levels, long_chains=config.long_chains)
     return [
         ProblemRow(problem=problem, split=Split.TRAIN, composition=problem.digest, reference_kernel=kernel)
         for problem, kernel in islice(answered, config.train)
@@ -27,8 +27,8 @@ def draw_rows(config: ProblemsConfig) -> list[ProblemRow]:
     """
     unseen = frozenset(config.unseen)
     check_operators(unseen, "problems.unseen")
-    train = stream_answered(config.seed, unseen, config.levels)
-    heldout = stream_problems(config.seed + 1, frozenset(), config.levels, prefix="heldout")
+    train = stream_answered(config.seed, unseen, config.levels, long_chains=config.long_chains)
+    heldout = stream_problems(config.seed + 1, frozenset(), config.levels, "heldout", config.long_chains)
     return [
         *_of_side(train, Split.TRAIN, config.train, config),
         *_of_side(((problem, None) for problem in heldout), Split.HELDOUT, config.heldout, config),

@@ -5,6 +5,7 @@ import pytest
 from kernels_eval import Judge, JudgeConfig, Status
 from tasks.problems.modules.corpus import FAMILIES, draw_optimizations, problem_of
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import long_chains
 from tasks.problems.modules.mistakes import with_mistake
 
 CONFIG = JudgeConfig(compile="never", workers=2, full_size_share=0.0, timeout_s=60)
@@ -35,6 +36,10 @@ def wrong(judge, pairs):
 @pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
 def test_a_few_of_each_family_are_correct(judge, family):
     assert not wrong(judge, drawn(family, 2, "few"))
+
+
+def test_a_few_long_chains_are_correct(judge):
+    assert not wrong(judge, drawn(long_chains.FAMILY, 6, "few"))
 
 
 @pytest.mark.long

@@ -103,6 +103,7 @@ ADDED_LATER = {
     "sft.data.leave_out",
     "sft.data.reasoning",
     "update.imitation",
+    "problems.long_chains",
 }
 """Settings that count in no key as long as they have their default."""
 

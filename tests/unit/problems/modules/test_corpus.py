@@ -9,8 +9,10 @@ import torch
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS
 from tasks.problems.modules.corpus import FAMILIES, OPERATORS, draw_pairs, draw_problems, problem_of
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import long_chains
 
 UNSEEN = frozenset({"softsign", "argmin", "cumprod", "masked_cumsum", "hinge_loss", "l1_norm"})
 MOST_CHARACTERS = 2600
@@ -38,13 +40,43 @@ def test_every_family_is_drawn_and_names_its_operators(pairs):
         assert set(pair.operators) <= of_family[pair.family]
 
 
-@pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family", [*(family for family, _ in FAMILIES), long_chains.FAMILY], ids=lambda family: family.name
+)
 def test_no_pair_has_an_unseen_operator(family):
     unseen = frozenset(family.operators[1::2])
     rng = Draw("unseen")
     drawn = {name for _ in range(300) for name in family.draw(rng, unseen).operators}
     assert drawn
     assert not drawn & unseen
+
+
+def test_long_chains_have_the_share_that_is_asked_for():
+    drawn = list(draw_pairs(400, 0, UNSEEN, long_chains=0.25))
+    found = [pair for pair in drawn if pair.family == "long_chains"]
+    assert 0.18 < len(found) / len(drawn) < 0.32
+    assert not {name for pair in found for name in pair.operators} & UNSEEN
+    assert {problem_of(pair).level for pair in found} == {2}
+
+
+def test_long_chains_reduce_once_or_twice_and_stay_below_their_limit():
+    reducing = {*ROW_TAILS, *MAP_TAILS}
+    rng = Draw("long")
+    pairs = [long_chains.draw(rng, frozenset()) for _ in range(300)]
+    counts = Counter(len(reducing.intersection(pair.operators)) for pair in pairs)
+    assert set(counts) == {1, 2}
+    assert min(counts.values()) > 90
+    assert max(len(pair.kernel_source) for pair in pairs) <= long_chains.LONGEST
+    for pair in pairs:
+        ast.parse(pair.kernel_source)
+        check_problem_source(pair.problem_source, pair.title)
+
+
+def test_a_convolution_is_followed_by_every_normalisation_and_pooling():
+    rng = Draw("pairs")
+    drawn = {pair.operators for pair in (long_chains.draw(rng, frozenset()) for _ in range(600))}
+    second = {name for first, *others in drawn if first.startswith("conv") for name in others}
+    assert second >= {"group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool", "global_average_pool"}
 
 
 @pytest.mark.parametrize("left", ["elu", "relu", "softmin"])

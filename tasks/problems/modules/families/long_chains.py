@@ -1,0 +1,153 @@
+"""Long chains of level 2: a linear layer or a convolution, and one or two normalisations, poolings or reductions.
+
+Each of these has a kernel of its own, with the element-wise steps that follow it; only a convolution's reduction over
+channels is in its own kernel. The kernels are up to twice as long as those of `chains`.
+"""
+
+import re
+
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, channel_tail, map_tail, row_tail
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, product_text, renamed
+from tasks.problems.modules.families.chain_steps import OPERATORS, Step, draw_steps, parts
+from tasks.problems.modules.families.elementwise import UNARY
+from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
+from tasks.problems.modules.text import Module, kernel_text, problem_text
+
+LONGEST = 4100
+"""Characters of a kernel at most: about 1,700 tokens."""
+_NORMS = ("group_norm", "layer_norm", "batch_norm", "instance_norm")
+_POOLS = ("max_pool", "average_pool")
+_CHANNEL_REDUCTIONS = ("softmax", "logsumexp", "max", "min_reduction", "mean")
+_TWO = 0.5
+"""Share of the chains that have two."""
+_LEAST_FOR_TWO_POOLS = 9
+"""Smallest size of a dimension that two windows of three leave something of."""
+
+
+def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
+    """Return a pair of a chain with a normalisation, pooling or reduction, or two."""
+    while True:
+        pair = _draw(rng, unseen)
+        if pair is not None and len(pair.kernel_source) <= LONGEST:
+            return pair
+
+
+def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
+    """Return a pair; None if two of its parts have one name."""
+    base = draw_base(rng, unseen)
+    names = _draw_tails(rng, unseen, base)
+    steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
+    stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]
+    module = _module(base, steps, stages)
+    if _has_one_name_twice(module, stages):
+        return None
+    fused = bool(stages[0][0].fused)
+    inside = [*steps, *(stages[0][1] if fused else [])]
+    lines = (*parts(steps)[1], *stages[0][0].fused, *parts(stages[0][1])[1]) if fused else parts(steps)[1]
+    host, text = product_text(base, parts(inside)[0], lines, names[0] if fused else "")
+    forward = [f"x = {host}(x, self.{base.attribute}{''.join(f', {value}' for value in parts(inside)[2])})"]
+    kernels = [text]
+    for tail, _ in stages[fused:]:
+        kernels.append(tail.kernel)
+        forward += [*tail.host[:-1], "x = out"]
+    own = [base.init, *(line for step in steps for line in step.own_init)]
+    for tail, later in stages:
+        own += [*tail.own_init, *(line for step in later for line in step.own_init)]
+    done = [step.name for step in steps]
+    for tail, later in stages:
+        done += [tail.name, *(step.name for step in later)]
+    return ModulePair(
+        family=FAMILY.name,
+        operator=SEPARATOR.join([base.operator, *done]),
+        title=module.title,
+        problem_source=problem_text(rng, module),
+        kernel_source=kernel_text(kernels, module, [*forward, "return x"], own),
+        style="plain",
+    )
+
+
+def _draw_tails(rng: Draw, unseen: frozenset[str], base: Base) -> list[str]:
+    """Return one or two names of tails; the second one suits what the first leaves."""
+    is_map = base.layer is not None
+    weighted = [(name, 3 if name in _NORMS or name in _POOLS else 1) for name in (MAP_TAILS if is_map else ROW_TAILS)]
+    known = [(name, weight) for name, weight in weighted if name not in unseen]
+    first = rng.choices([name for name, _ in known], [weight for _, weight in known])[0]
+    following = rng.unless(_following(first, base) if is_map else _following_in_rows(first), unseen, str)
+    return [first, rng.choice(following)] if following and rng.chance(_TWO) else [first]
+
+
+def _following(first: str, base: Base) -> list[str]:
+    """Return the tails that may follow one on a convolution's output."""
+    assert base.layer is not None
+    if first == "global_average_pool":
+        return list(_CHANNEL_REDUCTIONS)
+    if first in _CHANNEL_REDUCTIONS:
+        return [*_POOLS, *(["max", "logsumexp"] if first == "softmax" else ["global_average_pool"])]
+    pools = _POOLS if first not in _POOLS or min(base.layer.out_size) >= _LEAST_FOR_TWO_POOLS else ()
+    norms = ("group_norm", "batch_norm") if first in _POOLS else ()
+    whole = () if first == "instance_norm" else ("global_average_pool",)  # the mean of a normalised plane is zero
+    return [*_CHANNEL_REDUCTIONS, *whole, *pools, *norms]
+
+
+def _following_in_rows(first: str) -> list[str]:
+    """Return the tails that may follow one on a matrix, which a reduction leaves with one column.
+
+    The sum of a normalised row is zero, that of a softmax is one: such problems have a constant as their answer.
+    """
+    if first in _NORMS:
+        whole = ["softmax", "log_softmax", "logsumexp", "max", "min_reduction"]
+        return [*whole, "sum", "mean"] if first == "batch_norm" else whole
+    return {"softmax": ["max", "logsumexp"], "log_softmax": ["max", "sum", "mean"]}.get(first, [])
+
+
+def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], place: int) -> tuple[Tail, list[Step]]:
+    """Return a tail with the element-wise steps that follow it."""
+    name, is_last = names[place], place == len(names) - 1
+    drawn = draw_steps(rng, unseen, rng.pick(0, 1, 1, 2) if is_last else rng.pick(0, 0, 1), channel_after(base, name))
+    later = [renamed(step, "last_act" if is_last else "second_act") for step in drawn]
+    added, lines, values = parts(later)
+    extra = dict(zip(added, values, strict=True))
+    if base.layer is None:
+        return row_tail(rng, name, base.shape[2], base.arguments[1].name, lines, extra), later
+    if place and name in _CHANNEL_REDUCTIONS:
+        return channel_tail(rng, name, lines, extra), later
+    return map_tail(rng, name, base.layer.rank, base.layer.out_channels, lines, extra), later
+
+
+def _module(base: Base, steps: list[Step], stages: list[tuple[Tail, list[Step]]]) -> Module:
+    titles, lines = [base.title], [f"x = self.{base.attribute}(x)"]
+    arguments, init = [*base.arguments], [base.init]
+
+    def add(added: list[Step]) -> None:
+        for step in added:
+            titles.append(step.title)
+            lines.extend(step.forward)
+            arguments.extend(step.arguments)
+            init.extend(step.init)
+
+    add(steps)
+    for tail, later in stages:
+        titles.append(tail.title)
+        lines.append(f"x = {tail.form}")
+        arguments.extend(tail.arguments)
+        init.extend(tail.init)
+        add(later)
+    title = f"{', '.join(titles[:-1])} and {titles[-1]}"
+    return Module(title, (base.input,), (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
+
+
+def _has_one_name_twice(module: Module, stages: list[tuple[Tail, list[Step]]]) -> bool:
+    """Return True if two arguments, attributes or kernels have one name."""
+    kernels = [re.split(r"[ (]", tail.kernel)[1] for tail, _ in stages if not tail.fused]
+    attributes = [match[1] for line in module.init if (match := re.match(r"self\.(\w+) =", line))]
+    found = ([argument.name for argument in module.arguments], attributes, kernels)
+    return any(len(set(names)) < len(names) for names in found)
+
+
+FAMILY = Family(
+    "long_chains",
+    (*WEIGHTS, *OPERATORS, *(unary.name for unary in UNARY), *dict.fromkeys((*ROW_TAILS, *MAP_TAILS))),
+    draw,
+    needed=tuple(WEIGHTS),
+)

@@ -39,10 +39,10 @@ def signs_of_collapse(lines: Sequence[FigureLine], limits: CollapseConfig) -> li
             f"less than tracking.collapse.entropy {limits.entropy:g} of it"
         )
     constant = _series(lines, "update", "constant_groups")
-    if limits.constant_groups is not None and constant and constant[-1][1] > limits.constant_groups:
+    if limits.constant_groups is not None and constant and constant[-1][1] > _most_constant(constant, limits):
         signs.append(
-            f"{_found('share of groups without a gradient', constant[-1])}, "
-            f"above tracking.collapse.constant_groups {limits.constant_groups:g}"
+            f"{_found('share of groups without a gradient', constant[-1])} after {constant[0][1]:.3g} in the first "
+            f"update, above tracking.collapse.constant_groups {limits.constant_groups:g}"
         )
     best = max((value for _, value in rewards), default=0.0)
     if limits.reward is not None and best > 0 and rewards[-1][1] < min(limits.reward * best, best - _SMALLEST_FALL):
@@ -51,6 +51,12 @@ def signs_of_collapse(lines: Sequence[FigureLine], limits: CollapseConfig) -> li
             f"less than tracking.collapse.reward {limits.reward:g} of it"
         )
     return signs
+
+
+def _most_constant(shares: Sequence[tuple[int, float]], limits: CollapseConfig) -> float:
+    """Return the share of groups without a gradient that is no sign yet: easy problems begin with many."""
+    first, limit = shares[0][1], limits.constant_groups or 0.0
+    return limit if first <= limit else (first + 1) / 2
 
 
 def _series(lines: Sequence[FigureLine], stage: FigureStage, name: str) -> list[tuple[int, float]]:

@@ -16,7 +16,8 @@ class CollapseConfig(FrozenModel):
     entropy: float | None = Field(default=0.6, gt=0, lt=1)
     """Entropy, as a share of that in the first update."""
     constant_groups: float | None = Field(default=0.5, gt=0, lt=1)
-    """Share of an update's groups whose samples all earn the same, so that none of them teaches anything."""
+    """Share of an update's groups whose samples all earn the same, so that none of them teaches anything. A run that
+    begins above it, as easy problems let it, shows a sign halfway between its first share and 1."""
     reward: float | None = Field(default=0.5, gt=0, lt=1)
     """Mean reward of a training batch, as a share of the highest so far."""
     stop: bool = False

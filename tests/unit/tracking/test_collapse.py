@@ -34,7 +34,8 @@ def run_of(*iterations: dict[str, Any]) -> list[FigureLine]:
         ),
         (
             [{}, {"constant_groups": 0.55}],
-            "iteration 1: share of groups without a gradient 0.55, above tracking.collapse.constant_groups 0.5",
+            "iteration 1: share of groups without a gradient 0.55 after 0.2 in the first update, "
+            "above tracking.collapse.constant_groups 0.5",
         ),
         (
             [{}, {"mean_reward": 1.4}, {"mean_reward": 0.6}],
@@ -52,6 +53,7 @@ def test_a_sign_says_what_was_found_and_which_limit(iterations: list[dict[str, A
         [],
         [{}],
         [{}, {}, {}],
+        [{"constant_groups": 0.6}, {"constant_groups": 0.75}],  # easy problems from the start
         [{"kl": 0.7}, {}],  # one that is over is not said again
         [{"kl": None, "mean_reward": None}],
         [{"mean_reward": 0.0}],
@@ -61,6 +63,11 @@ def test_a_sign_says_what_was_found_and_which_limit(iterations: list[dict[str, A
 )
 def test_no_sign(iterations: list[dict[str, Any]]) -> None:
     assert signs_of_collapse(run_of(*iterations), LIMITS) == []
+
+
+def test_a_run_that_begins_above_the_limit_shows_a_sign_halfway_to_no_gradient_at_all() -> None:
+    (sign,) = signs_of_collapse(run_of({"constant_groups": 0.6}, {"constant_groups": 0.85}), LIMITS)
+    assert sign.startswith("iteration 1: share of groups without a gradient 0.85 after 0.6 in the first update")
 
 
 def test_limits_that_are_none_are_not_looked_at() -> None:

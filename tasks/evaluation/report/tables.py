@@ -45,6 +45,10 @@ _NAMES = {
 _REWARDS = ("mean_return", "first_reward", "mean_reward", "best_reward", "found_reward", "added_reward")
 _TIMED = ("fast_", "geomean_speedup", *_REWARDS)
 _SAME_AS_CORRECT = ("fast_0", "pass_1")
+_OF_TURNS = (
+    "mean_turns", "first_correct", "best_correct", "added_correct", "first_reward", "best_reward", "added_reward",
+)  # fmt: skip
+"""Figures that say nothing where each attempt has one turn."""
 _NEUTRAL = ("mean_turns", "distinct_answers", "answer_nats")
 """Figures of which more is neither good nor bad by itself. Their differences are drawn on a scale for each."""
 _PLAIN = (*_REWARDS, "geomean_speedup", *_NEUTRAL)
@@ -61,6 +65,9 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     names = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"] and name not in _SAME_AS_CORRECT]
     names = [name for prefix in _ORDERED for name in names if name.startswith(prefix)]
+    policies = [policy for policy in ("before", "after", "control", "rejection") if policy in heldout]
+    if all(heldout[policy].get("mean_turns") == 1 for policy in policies):
+        names = [name for name in names if name not in _OF_TURNS]
     rows: list[dict[str, Any]] = []
     for name in names:
         title, explanation = _named(name)
@@ -75,8 +82,7 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "timed": name.startswith(_TIMED),
                 "policies": [
                     (shown(name, heldout[policy].get(name)), interval_text(name, heldout[policy].get(f"{name}_ci")))
-                    for policy in ("before", "after", "control", "rejection")
-                    if policy in heldout
+                    for policy in policies
                 ],
                 "change": change_text(name, delta),
                 "change_interval": interval_text(name, interval, "+", " … "),

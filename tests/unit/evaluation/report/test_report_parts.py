@@ -244,6 +244,16 @@ def test_rows_stand_in_the_report_s_order_with_a_tone_that_follows_the_interval(
     assert not rows["correct"]["timed"]
 
 
+@pytest.mark.parametrize(("turns", "is_shown"), [(1.0, False), (1.4, True)])
+def test_figures_of_turns_are_left_out_where_each_attempt_has_one(turns: float, is_shown: bool) -> None:
+    names = ("correct", "first_correct", "best_reward", "mean_turns")
+    before = dict.fromkeys(names, 0.5) | {f"{name}_ci": [0.4, 0.6] for name in names} | {"mean_turns": 1.0}
+    rows = comparison_rows({"before": before, "after": before | {"mean_turns": turns}})
+    assert [row["name"] for row in rows] == (
+        ["correct", "best_reward", "mean_turns", "first_correct"] if is_shown else ["correct"]
+    )
+
+
 def test_bars_show_value_and_interval_and_leave_missing_ones_out() -> None:
     bars = [charts.Bar("tone-before", "before", 0.25, (0.125, 0.5)), charts.Bar("tone-after", "after", None, None)]
     drawn = str(charts.interval_bars([("turn 1", bars)], ceiling=1.0))

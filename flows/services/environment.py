@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -38,13 +39,30 @@ QUIET = {
 }
 
 
+_PROXIES = ("all_proxy", "http_proxy", "https_proxy")
+
+
 def set_defaults() -> None:
-    """Set the variables that are not set yet. Raises InputError for a variable that Prefect refuses."""
+    """Set the variables that are not set yet. Raises InputError for a variable that Prefect or httpx refuses."""
+    check_proxies()
     keep_off_proxies()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     if "prefect" not in sys.modules:
         _import_prefect()
+
+
+def check_proxies() -> None:
+    """Raise InputError for a SOCKS proxy that httpx cannot use: Prefect's client then fails, also on loopback."""
+    if find_spec("socksio") is not None:
+        return
+    for name in (*_PROXIES, *map(str.upper, _PROXIES)):
+        scheme = os.environ.get(name, "").lower().partition("://")[0]  # what follows may be a password
+        if scheme.startswith("socks"):
+            raise InputError(
+                f"{name}: found a proxy {scheme}://…, which httpx takes with the package socksio alone: "
+                "`pip install socksio`, or unset it"
+            )
 
 
 def check_temporary_folder() -> None:

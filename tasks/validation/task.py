@@ -14,6 +14,12 @@ _QUARANTINE = {
 """By name of the pairs: the folder of those that are put aside."""
 
 
+def quarantine_folder(name: str) -> str:
+    """Return the folder of pairs that are put aside, by their name, such as `pairs of rejection sampling, round 2`."""
+    kind, _, number = name.partition(", ")
+    return "-".join([_QUARANTINE[kind], *number.split()])
+
+
 @stage_task("validate_problems", code="tasks.validation.checks", label="check of the problem set")
 def check_problems(stage: Stage, problems: ProblemSetRef, config: ValidationConfig) -> ProblemSetRef:
     """Stop the flow if the problem set breaks an expectation."""
@@ -32,8 +38,7 @@ def check_sft_data(
     """
     from tasks.validation.checks import validate_sft_pairs
 
-    folder = _QUARANTINE[name]
-    quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / folder
+    quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / quarantine_folder(name)
     return validate_sft_pairs(data, config, reward, stage.destination, quarantine, stage.docs_dir)
 
 

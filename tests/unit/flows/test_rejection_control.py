@@ -9,6 +9,7 @@ from flows import rejection_control as control
 from flows.run.state import RejectionState, RunState
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.validation.task import quarantine_folder
 
 PROBLEMS = ProblemSetRef(uri="/p", digest="p", train=800, heldout=1)
 
@@ -42,7 +43,13 @@ def run() -> SmallRun:
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+def named() -> list[str]:
+    """Names of the pairs that were trained on."""
+    return []
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, named: list[str]) -> list[tuple[str, int, int]]:
     """Return who held how many conversations, and by which seed, instead of holding them."""
     found: list[tuple[str, int, int]] = []
 
@@ -55,9 +62,12 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     pairs = SftDataRef(uri="/s", digest="s", pairs=1, verified=True)
     monkeypatch.setattr(control, "make_rejection_pairs", lambda *_: pairs)
     after = {"sft": "once", "once": "twice"}
-    monkeypatch.setattr(
-        control, "trained_on", lambda run, policy, *_: CheckpointRef(uri="/x", digest=after[policy.digest])
-    )
+
+    def train(run: Any, policy: CheckpointRef, pairs: Any, name: str, *_: Any) -> CheckpointRef:
+        named.append(name)
+        return CheckpointRef(uri="/x", digest=after[policy.digest])
+
+    monkeypatch.setattr(control, "trained_on", train)
     judged = (EvaluationRef(uri="/e", digest="e", policy_digest="x"), None)
     monkeypatch.setattr(control, "heldout_evaluations", lambda *_, **__: judged)
     return found
@@ -71,7 +81,7 @@ def test_as_many_kernels_are_judged_as_rl_had(run: SmallRun, played: list[tuple[
 
 
 def test_a_second_round_shares_the_kernels_and_begins_where_the_first_ended(
-    run: SmallRun, played: list[tuple[str, int, int]]
+    run: SmallRun, played: list[tuple[str, int, int]], named: list[str]
 ):
     run.config = run.config.model_copy(update={"rejection_rounds": 2})
     control.evaluate_rejection_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
@@ -80,3 +90,5 @@ def test_a_second_round_shares_the_kernels_and_begins_where_the_first_ended(
     assert few == as_few == 80
     assert one != another, "other problems are drawn"
     assert (run.state.rejection.judged, run.state.rejection.policy.digest) == (400, "twice")
+    # The check of the pairs has a folder for those of each round that it puts aside.
+    assert [quarantine_folder(name) for name in named] == ["rejection", "rejection-round-2"]

@@ -153,8 +153,8 @@ def _with_slow_kernels(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair
 
 
 def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0) -> Iterator[ModulePair]:
-    """Yield pairs of all families, `share` of them long chains where an operator is left to begin one with."""
-    share = share if long_chains.FAMILY.can_draw(unseen) else 0.0
+    """Yield pairs of all families, `share` of them long chains where their operators are left."""
+    share = share if long_chains.can_draw(unseen) else 0.0
     families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
     weights = [weight for _, weight in families]
     while True:

@@ -25,6 +25,18 @@ _LEAST_FOR_TWO_POOLS = 9
 """Smallest size of a dimension that two windows of three leave something of."""
 
 
+def can_draw(unseen: frozenset[str]) -> bool:
+    """Return True if a first operator is left, and something that may follow it."""
+    return not set(WEIGHTS) <= _and_bases_alone(unseen)
+
+
+def _and_bases_alone(unseen: frozenset[str]) -> frozenset[str]:
+    """Return the unseen operators, and the first operators that nothing is left to follow."""
+    rows = {"linear"} if unseen.issuperset(ROW_TAILS) else set[str]()
+    maps = set(WEIGHTS) - {"linear"} if unseen.issuperset(MAP_TAILS) else set[str]()
+    return unseen | rows | maps
+
+
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     """Return a pair of a chain with a normalisation, pooling or reduction, or two."""
     while True:
@@ -35,7 +47,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     """Return a pair; None if two of its parts have one name."""
-    base = draw_base(rng, unseen)
+    base = draw_base(rng, _and_bases_alone(unseen))
     names = _draw_tails(rng, unseen, base)
     steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
     stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]

@@ -79,6 +79,16 @@ def test_a_convolution_is_followed_by_every_normalisation_and_pooling():
     assert second >= {"group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool", "global_average_pool"}
 
 
+@pytest.mark.parametrize(
+    ("unseen", "begin_with"),
+    [(ROW_TAILS, {"conv2d", "conv3d"}), (MAP_TAILS, {"linear"}), ((*ROW_TAILS, *MAP_TAILS), set[str]())],
+)
+def test_long_chains_begin_with_what_something_may_follow(unseen: tuple[str, ...], begin_with: set[str]):
+    others = {"conv_transpose2d", "conv_transpose3d"}
+    drawn = list(draw_pairs(150, 0, frozenset(unseen) | others, long_chains=0.4))
+    assert {pair.operators[0] for pair in drawn if pair.family == "long_chains"} == begin_with
+
+
 @pytest.mark.parametrize("left", ["elu", "relu", "softmin"])
 def test_a_single_operator_may_be_left(left):
     drawn = list(draw_pairs(20, 0, frozenset(OPERATORS) - {left}))

@@ -26,7 +26,7 @@ QUIET = {
     # Without its control process Ray would end the driver after a minute; tasks.cluster.health notices it first.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",
     # Ray prints these to the terminal, with twenty lines of its log each; the run says in a line what it does about it.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|has been marked dead",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|has been marked dead|A worker died or was killed",
     # Ray's default is nice 15: beside other work a stage would come to a stop.
     "RAY_worker_niceness": "0",
     "WANDB_ERROR_REPORTING": "false",

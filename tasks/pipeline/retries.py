@@ -104,8 +104,12 @@ def limited(label: str, limit_s: float | None) -> Generator[None]:
 
 
 def can_heal(_task: Any, _run: Any, state: Any) -> bool:
-    """Return True for a lost worker or a timeout, False for bad input or a bug (Prefect's retry condition)."""
-    error = state.data
+    """Return True if the error of a task's state heals (Prefect's retry condition)."""
+    return heals(state.data)
+
+
+def heals(error: object) -> bool:
+    """Return True for a lost worker or a timeout, False for bad input or a bug."""
     if isinstance(error, KernelmillError):
         return error.can_heal
     return isinstance(error, ConnectionError) or _is_ray_failure(error)

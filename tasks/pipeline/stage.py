@@ -25,13 +25,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from kernels_eval.frozen import FrozenModel, Operational
 from tasks.pipeline.cache import StageOutcome, decisive, is_stored, keep, run_cached
 from tasks.pipeline.code_version import code_version
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import ArtifactRef, Progress, silent
-from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, StageStoppedError, limited
+from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, StageStoppedError, heals, limited
 from tasks.pipeline.store import digest_of, parts_of, published_digest
 
 if TYPE_CHECKING:
@@ -192,13 +192,13 @@ class StageTask(Generic[P, R]):
         label = self.label.format(**arguments)
         key = self.key(arguments)
         stage = Stage(workspace, self.name, key, label=label)
-        computed = False
+        attempts = 0
 
         def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:
-            nonlocal computed
+            nonlocal attempts
             from tasks.pipeline.prefect_artifacts import publish_refusal, publish_summary, shown_progress
 
-            computed = True
+            attempts += 1
             _check_not_stopped(workspace, label)
             workspace.tell(lambda listener: listener.started(label))
             workspace.before_work()
@@ -215,8 +215,11 @@ class StageTask(Generic[P, R]):
             except InputError as error:
                 publish_refusal(workspace.run_id, self.name, label, error)
                 raise
-            except Exception:
+            except Exception as error:
                 _check_not_stopped(workspace, label)  # its workers were ended
+                if heals(error) and attempts <= workspace.stages.retries:
+                    reason = first_line(error).rstrip(".")
+                    workspace.warn(f"{label}: {reason}; it is tried again")
                 raise
             seconds = round(time.perf_counter() - begun, 3)
             docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
@@ -249,10 +252,10 @@ class StageTask(Generic[P, R]):
             workspace.tell(lambda listener: listener.failed(label, failure))
             raise
         elapsed = time.perf_counter() - started
-        overhead = elapsed - outcome.seconds if computed else elapsed
+        overhead = elapsed - outcome.seconds if attempts else elapsed
         overhead = round(max(overhead, 0.0), 4)
         record = StageRecord(
-            label, self.name, outcome.seconds, overhead, not computed, began, stage.docs_dir, made.uri, made.digest
+            label, self.name, outcome.seconds, overhead, not attempts, began, stage.docs_dir, made.uri, made.digest
         )
         workspace.records.append(record)
 
@@ -261,7 +264,7 @@ class StageTask(Generic[P, R]):
             return self(workspace, *args, **kwargs)
 
         workspace.makers.setdefault(made.uri, make_again)  # a check returns what an earlier stage made
-        workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not computed))
+        workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not attempts))
         return made  # pyright: ignore[reportReturnType]  # the union member that the function returned
 
     def key(self, arguments: dict[str, Any]) -> str:

@@ -464,6 +464,17 @@ def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace):
     assert len(calls) == 1 + QUICK.retries
 
 
+def test_the_terminal_is_told_why_a_stage_is_tried_again_and_not_of_the_last_try(workspace: Workspace):
+    heard = Heard()
+    workspace.stages = StagesConfig(retries=2, backoff_s=0.05)
+    workspace.listeners = (heard,)
+    failures.extend(InfrastructureError(f"rank {number} died.") for number in range(9))
+    with pytest.raises(InfrastructureError, match="rank 2 died"):
+        try_luck(workspace, 1)
+    told = [text.partition(": ")[2] for kind, text in heard.events if kind == "warned"]
+    assert told == ["rank 0 died; it is tried again", "rank 1 died; it is tried again"]
+
+
 def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:
     """Return what the server shows of a run: the data of each artifact by key and type."""
     assert wait_until_sent(120) == 0

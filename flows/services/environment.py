@@ -54,8 +54,9 @@ def set_defaults() -> None:
 
 def check_proxies() -> None:
     """Raise InputError for a SOCKS proxy that httpx cannot use: Prefect's client then fails, also on loopback."""
-    if find_spec("socksio") is not None:
-        return
+    named = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if find_spec("socksio") is not None or "*" in (entry.strip() for entry in named.split(",")):
+        return  # with `*` httpx uses no proxy
     for name in (*_PROXIES, *map(str.upper, _PROXIES)):
         scheme = os.environ.get(name, "").lower().partition("://")[0]  # what follows may be a password
         if scheme.startswith("socks"):

@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 config=${CONFIG:-deployments/configs/smollm2-kernelbench.yaml}
 seeds=(); while [ $# -gt 0 ] && [ "$1" != -- ]; do seeds+=("$1"); shift; done
 [ $# -eq 0 ] || shift
+[ ${#seeds[@]} -gt 0 ] || { echo 'usage: run_seeds.sh OUT SEED… [-- SETTING…]' >&2; exit 2; }
 settings=("runs_dir=$out/runs" "ray.cpus=$(($(nproc) / ${#seeds[@]}))" "$@")
 arguments=(); for setting in "${settings[@]}"; do arguments+=(--set "$setting"); done
 pids=()

@@ -4,6 +4,8 @@ plain: the steps are in the kernel of the product; what needs whole rows or plan
 steps have a kernel of their own.
 """
 
+from collections.abc import Sequence
+
 from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, map_tail, row_tail
 from tasks.problems.modules.convolution_texts import block
 from tasks.problems.modules.draw import Draw
@@ -46,8 +48,8 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     names = [argument.name for step in (*steps, *later) for argument in step.arguments]
     if len(set(names)) < len(names):
         return _draw(rng, unseen)
-    tail = _tail(rng, base, last, later) if last else None
-    module = _module(base, steps, tail, later)
+    tail = tail_of(rng, base, last, later) if last else None
+    module = module_of(base, steps, [(tail, later)] if tail else [])
     fused = tail is not None and bool(tail.fused)
     extra, lines, values = parts([*steps, *(later if fused else [])])
     if tail and fused:
@@ -111,25 +113,31 @@ def _steps_host(values: list[str]) -> list[str]:
     ]
 
 
-def _module(base: Base, steps: list[Step], tail: Tail | None, later: list[Step]) -> Module:
-    named = [
-        base.title,
-        *(step.title for step in steps),
-        *([tail.title] if tail else []),
-        *(step.title for step in later),
-    ]
-    title = f"{', '.join(named[:-1])} and {named[-1]}"
-    lines = [f"x = self.{base.attribute}(x)", *(line for step in steps for line in step.forward)]
-    lines += [f"x = {tail.form}"] if tail else []
-    lines += [line for step in later for line in step.forward]
-    arguments = [*base.arguments, *(argument for step in steps for argument in step.arguments)]
-    arguments += [*(tail.arguments if tail else ()), *(argument for step in later for argument in step.arguments)]
-    init = [base.init, *(line for step in steps for line in step.init)]
-    init += [*(tail.init if tail else ()), *(line for step in later for line in step.init)]
+def module_of(base: Base, steps: list[Step], stages: Sequence[tuple[Tail, list[Step]]]) -> Module:
+    """Return the problem's module; each stage is a tail with the steps that follow it."""
+    titles, lines = [base.title], [f"x = self.{base.attribute}(x)"]
+    arguments, init = [*base.arguments], [base.init]
+
+    def add(added: list[Step]) -> None:
+        for step in added:
+            titles.append(step.title)
+            lines.extend(step.forward)
+            arguments.extend(step.arguments)
+            init.extend(step.init)
+
+    add(steps)
+    for tail, later in stages:
+        titles.append(tail.title)
+        lines.append(f"x = {tail.form}")
+        arguments.extend(tail.arguments)
+        init.extend(tail.init)
+        add(later)
+    title = f"{', '.join(titles[:-1])} and {titles[-1]}"
     return Module(title, (base.input,), (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
 
 
-def _tail(rng: Draw, base: Base, name: str, later: list[Step]) -> Tail:
+def tail_of(rng: Draw, base: Base, name: str, later: list[Step]) -> Tail:
+    """Return the tail of this name on the first operator's output, with the steps that follow it in its kernel."""
     names, lines, values = parts(later)
     extra = dict(zip(names, values, strict=True))
     if base.layer is None:

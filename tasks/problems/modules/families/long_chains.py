@@ -6,11 +6,12 @@ channels is in its own kernel. The kernels are up to twice as long as those of `
 
 import re
 
-from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, channel_tail, map_tail, row_tail
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, channel_tail
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, product_text, renamed
-from tasks.problems.modules.families.chain_steps import OPERATORS, Step, draw_steps, parts
-from tasks.problems.modules.families.elementwise import UNARY
+from tasks.problems.modules.families.chain_steps import Step, draw_steps, parts
+from tasks.problems.modules.families.chains import module_of, tail_of
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
 from tasks.problems.modules.text import Module, kernel_text, problem_text
 
@@ -51,7 +52,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     names = _draw_tails(rng, unseen, base)
     steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
     stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]
-    module = _module(base, steps, stages)
+    module = module_of(base, steps, stages)
     if _has_one_name_twice(module, stages):
         return None
     fused = bool(stages[0][0].fused)
@@ -118,35 +119,10 @@ def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], plac
     name, is_last = names[place], place == len(names) - 1
     drawn = draw_steps(rng, unseen, rng.pick(0, 1, 1, 2) if is_last else rng.pick(0, 0, 1), channel_after(base, name))
     later = [renamed(step, "last_act" if is_last else "second_act") for step in drawn]
-    added, lines, values = parts(later)
-    extra = dict(zip(added, values, strict=True))
-    if base.layer is None:
-        return row_tail(rng, name, base.shape[2], base.arguments[1].name, lines, extra), later
-    if place and name in _CHANNEL_REDUCTIONS:
-        return channel_tail(rng, name, lines, extra), later
-    return map_tail(rng, name, base.layer.rank, base.layer.out_channels, lines, extra), later
-
-
-def _module(base: Base, steps: list[Step], stages: list[tuple[Tail, list[Step]]]) -> Module:
-    titles, lines = [base.title], [f"x = self.{base.attribute}(x)"]
-    arguments, init = [*base.arguments], [base.init]
-
-    def add(added: list[Step]) -> None:
-        for step in added:
-            titles.append(step.title)
-            lines.extend(step.forward)
-            arguments.extend(step.arguments)
-            init.extend(step.init)
-
-    add(steps)
-    for tail, later in stages:
-        titles.append(tail.title)
-        lines.append(f"x = {tail.form}")
-        arguments.extend(tail.arguments)
-        init.extend(tail.init)
-        add(later)
-    title = f"{', '.join(titles[:-1])} and {titles[-1]}"
-    return Module(title, (base.input,), (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
+    if base.layer is not None and place and name in _CHANNEL_REDUCTIONS:
+        added, lines, values = parts(later)
+        return channel_tail(rng, name, lines, dict(zip(added, values, strict=True))), later
+    return tail_of(rng, base, name, later), later
 
 
 def _has_one_name_twice(module: Module, stages: list[tuple[Tail, list[Step]]]) -> bool:
@@ -157,9 +133,4 @@ def _has_one_name_twice(module: Module, stages: list[tuple[Tail, list[Step]]]) -
     return any(len(set(names)) < len(names) for names in found)
 
 
-FAMILY = Family(
-    "long_chains",
-    (*WEIGHTS, *OPERATORS, *(unary.name for unary in UNARY), *dict.fromkeys((*ROW_TAILS, *MAP_TAILS))),
-    draw,
-    needed=tuple(WEIGHTS),
-)
+FAMILY = Family("long_chains", chains.FAMILY.operators, draw, needed=chains.FAMILY.needed)

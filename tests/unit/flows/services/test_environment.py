@@ -8,7 +8,7 @@ from kernels_eval.errors import InputError
 
 @pytest.fixture(autouse=True)
 def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    for name in ("all_proxy", "http_proxy", "https_proxy"):
+    for name in ("all_proxy", "http_proxy", "https_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -30,5 +30,8 @@ def test_other_proxies_and_socks_with_its_package_are_fine(monkeypatch: pytest.M
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     environment.check_proxies()
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    with monkeypatch.context() as within:
+        within.setenv("no_proxy", "example.com, *")
+        environment.check_proxies()
     monkeypatch.setattr(environment, "find_spec", lambda _: object())
     environment.check_proxies()

@@ -211,8 +211,8 @@ def _memory_efficient(query: Tensor, key: Tensor, value: Tensor, scaling: float 
         None,
         spans.queries,
         spans.keys,
-        spans.most_queries,
-        spans.most_keys,
+        min(spans.most_queries, query.shape[2]),  # its backward pass refuses more than there are
+        min(spans.most_keys, key.shape[2]),
         0.0,
         _CAUSAL_FROM_TOP_LEFT if spans.keys is spans.queries else _CAUSAL_FROM_BOTTOM_RIGHT,
         True,  # what the backward pass needs

@@ -1,4 +1,4 @@
-"""What one rank of ranks_on_gpus.py does."""
+"""Parts of one rank of ranks_on_gpus.py: exactness, state of other ranks, speed."""
 
 import gc
 import time
@@ -99,8 +99,8 @@ def a_step(engine: PolicyEngine, config: UpdateConfig, samples: Any, rate: float
 
 def exact(layout: list[int], folder: Path, tiny: bool) -> dict[str, Any]:
     """Compare loss, norm and gradients of one step in float32 with those of one rank, which come first."""
-    samples = (recorded_batch(2, 4, 1000, 16, 256) if tiny else recorded_batch(4, 4, 151000, 256, 3072)).samples()
-    config = settings_of(layout, tokens_per_rank=4096, activation_checkpointing=True)
+    samples = (recorded_batch(2, 4, 1000, 16, 256) if tiny else recorded_batch(8, 4, 151000, 256, 2000)).samples()
+    config = settings_of(layout, tokens_per_rank=8192, activation_checkpointing=True)
     model = new_model("smoke" if tiny else "0.6B", torch.float32)
     engine = PolicyEngine(model, engine_settings(config, "float32"))
     figures = a_step(engine, config, samples, 0.0)

@@ -156,6 +156,8 @@ def _change(subject: str, before: float | None, after: float | None, interval: l
             return f"{subject} rose from {form(before)} to {form(after)}."
         case "loss":
             return f"{subject} fell from {form(before)} to {form(after)}."
+        case _ if before == after:
+            return f"{subject} stayed at {form(before)}."
         case _:
             return f"{subject} went from {form(before)} to {form(after)}, which sampling noise alone could explain."
 

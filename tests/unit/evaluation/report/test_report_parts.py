@@ -43,7 +43,7 @@ def _summary(before: float, after: float, interval: list[float]) -> dict[str, An
     figures = {"mean_return": 0.5, "fast_1": 0.2}
     heldout = {
         "before": {"correct": before, **figures},
-        "after": {"correct": after, **figures},
+        "after": {"correct": after, **figures, "mean_return": 0.52},
         "delta_correct_ci": interval,
         "delta_mean_return_ci": [-0.1, 0.1],
         "delta_fast_1_ci": [-0.1, 0.1],
@@ -58,6 +58,7 @@ def test_headline_says_up_down_or_unclear() -> None:
     assert "no clear change" in unclear.sentence
     assert unclear.tone == "unclear"
     assert "sampling noise" in unclear.details[0]
+    assert any("stayed at 20\N{NO-BREAK SPACE}%" in detail for detail in unclear.details)
     assert "by estimate" in unclear.details[1]
 
 

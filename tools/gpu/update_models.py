@@ -42,6 +42,16 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32,
         "tie": False,
     },
+    "135M": {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "head_dim": 64,
+        "vocab_size": 49152,
+        "tie": True,
+    },
     "smoke": {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -50,7 +60,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie": True,
     },
 }
-"""Of the Qwen3 family: 8 key-value heads of 128, vocabulary 151,936 (smoke: 2 of 32, 1,024)."""
+"""Of the Qwen3 family: 8 key-value heads of 128, vocabulary 151,936 (smoke: 2 of 32, 1,024). 135M: SmolLM2's sizes."""
 
 
 def say(result: dict[str, Any]) -> None:
@@ -141,15 +151,17 @@ def new_model(shape: str, dtype: Any) -> Any:
     """Return a model of the shape with random weights, made on the device."""
     given = dict(SHAPES[shape])
     small = shape == "smoke"
+    usual = {
+        "vocab_size": 1024 if small else 151936,
+        "num_key_value_heads": 2 if small else 8,
+        "head_dim": 32 if small else 128,
+    }
     config = Qwen3Config(
-        vocab_size=1024 if small else 151936,
-        num_key_value_heads=2 if small else 8,
-        head_dim=32 if small else 128,
         max_position_embeddings=32768,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
         tie_word_embeddings=given.pop("tie"),
         attn_implementation="sdpa",
-        **given,
+        **(usual | given),
     )
     if not torch.cuda.is_available():
         dtype = torch.float32

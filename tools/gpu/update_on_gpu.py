@@ -48,6 +48,8 @@ PARTS = (
     ("ours_compiled", 150),
     ("offload_exact", 60),
     ("offload_8b", 240),
+    ("small", 60),
+    ("small_compiled", 120),
     ("equal", 90),
     ("equal_shared", 90),
     ("trl_equal", 100),

@@ -172,6 +172,13 @@ def equal(smoke: bool, **settings: Any) -> None:
     report_steps(engine, lambda: step(samples), samples, {"settings": settings}, steps=3)
 
 
+def small(smoke: bool, **settings: Any) -> None:
+    """Our engine at SmolLM2's sizes on 16 conversations of about 1,300 tokens, as its SFT has them in a step."""
+    samples = recorded_batch(4, 4, 1000 if smoke else 49000, 64 if smoke else 700, 256 if smoke else 2500).samples()
+    engine, step = an_engine("smoke" if smoke else "135M", tokens_per_rank=24576, **settings)
+    report_steps(engine, lambda: step(samples), samples, {"settings": settings}, steps=5)
+
+
 def program(smoke: bool) -> None:
     """The whole rank program, from a policy on disk to the next checkpoint: two steps, the policy scoring the batch first."""
     join_alone()
@@ -290,6 +297,8 @@ PARTS: dict[str, Callable[[bool], None]] = {
     "ours_checkpointed": lambda smoke: ours(smoke, activation_checkpointing=True),
     "ours_compiled": lambda smoke: ours(smoke, compile=True),
     "ours_compiled_checkpointed": lambda smoke: ours(smoke, compile=True, activation_checkpointing=True),
+    "small": lambda smoke: small(smoke),
+    "small_compiled": lambda smoke: small(smoke, compile=True),
     "trl": lambda smoke: update_peers.trl(smoke, rows=8),
     "trl_small_rows": lambda smoke: update_peers.trl(smoke, rows=2),
     "trl_bf16": lambda smoke: update_peers.trl(smoke, rows=4, half=True),

@@ -144,16 +144,17 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     generation = (
         generated_tokens_a_second(shape, gpu, servers, parallel, sequences, context, assumed) if servers else None
     )
-    training = training_tokens_a_second(
-        shape, gpu, update.ranks, assumed, update.activation_checkpointing,
-        scored_by=int(job.reference) + int(update.old_log_probs != "sampler"), models=2 if job.critic else 1,
-    )  # fmt: skip
     judges = config.rollout.judge_actors
     judged = samples * turns / _judged_a_second(config, assumed)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
+    training = training_tokens_a_second(
+        shape, gpu, job, assumed,
+        min(job.tokens, trained_tokens / (update.optimizer_steps * update.ranks)),
+        int(job.reference) + int(update.old_log_probs != "sampler"), update.compile,
+    )  # fmt: skip
     return CapacityPlan(
         shape=shape,
         gpu=gpu,

@@ -1,10 +1,11 @@
 """Estimated speed of a run: on GPUs from stated assumptions, on two CPU cores from measured rates.
 
 Training: 6 operations per weight and token (Kaplan et al. 2020, section 2.1), 2 more if activations are recomputed, and
-2 for each model that only scores, at the share of the peak that training reaches (model FLOP utilisation, Chowdhery et
-al. 2022, appendix B). Generation: a decoding step reads the weights once for the whole batch, and the keys and values
-of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandwidth. Of a mixture of experts a token is
-computed with the weights that it passes through, and a step reads those of all experts that its tokens are routed to.
+2 for each model that only scores, at the share of the peak that matrix products reach. To that comes the host's time to
+launch each layer's kernels, which is most of a small model's. Generation: a decoding step reads the weights once for
+the whole batch, and the keys and values of each sequence (Pope et al. 2022, section 2.1), at a share of the memory
+bandwidth. Of a mixture of experts a token is computed with the weights that it passes through, and a step reads those
+of all experts that its tokens are routed to.
 """
 
 import functools
@@ -12,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flows.capacity.memory import Shape, shape_of
+from flows.capacity.memory import Shape, TrainingJob, shape_of
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
 from kernels_eval.errors import InputError
@@ -46,8 +47,14 @@ GPUS = {
 class Assumptions:
     """Assumptions of the estimates."""
 
-    utilisation: float = 0.35
-    """Share of the peak that training reaches (short, uneven sequences; for long, even ones 0.4 to 0.5 is usual)."""
+    utilisation: float = 0.45
+    """Share of the peak that training reaches while the GPU does not wait for the host."""
+    launch_s: float = 3.2e-3
+    """Seconds in which the host launches one layer's kernels for 2 operations per weight, one micro-batch. With
+    `utilisation` it gives within 15 % what was measured on an H200: Qwen3's 0.6B shape with and without recomputation,
+    8B with LoRA (docs/update.md); SmolLM2's SFT within 25 %."""
+    compiled_launch: float = 0.45
+    """Share of it with `update.compile`, measured at the 0.6B shape."""
     bandwidth_share: float = 0.6
     """Share of the memory bandwidth that decoding reaches."""
     prompt_tokens: int = 1500
@@ -76,12 +83,18 @@ def host_step_seconds(parameters: float, offloaded: float, threads: int, assumed
 
 
 def training_tokens_a_second(
-    shape: Shape, gpu: Gpu, ranks: int, assumed: Assumptions, recomputed: bool, scored_by: int, models: int = 1
+    shape: Shape, gpu: Gpu, job: TrainingJob, assumed: Assumptions, tokens: float, scored_by: int, compiled: bool
 ) -> float:
-    """Return the tokens per second that all ranks train on. `scored_by`: number of models that only score."""
+    """Return the tokens per second that all ranks train on.
+
+    `tokens`: those of a micro-batch of one rank. `scored_by`: number of models that only score.
+    """
     body = shape.active_parameters - shape.embedding
-    operations = body * (models * (8.0 if recomputed else 6.0) + 2.0 * scored_by)
-    return ranks * gpu.flops * assumed.utilisation / operations
+    models = 2 if job.critic else 1
+    passes = models * (4 if job.checkpointing else 3) + scored_by
+    launches = passes * shape.layers * assumed.launch_s * (assumed.compiled_launch if compiled else 1.0)
+    seconds = 2.0 * passes * body / (gpu.flops * assumed.utilisation) + launches / tokens
+    return job.ranks / seconds
 
 
 def generated_tokens_a_second(

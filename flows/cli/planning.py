@@ -26,7 +26,8 @@ def plan(
     set_: SetOption = None,
     gpu: Annotated[str, typer.Option(help="GPU model: a100, h100, h200, rtx4090 or mi300x.")] = "h100",
     utilisation: Annotated[
-        float | None, typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches.")
+        float | None,
+        typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches while the GPU works."),
     ] = None,
     prompt_tokens: Annotated[
         int | None, typer.Option(min=1, max=1_000_000_000, help="Tokens of a problem with its instructions.")
@@ -135,7 +136,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h without SFT and evaluation"
     )
     lines.append(
-        f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "
+        f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.launch_s * 1e3:g} ms of the host for "
+        f"a layer's pass, {assumed.bandwidth_share:.0%} of the bandwidth "
         f"in generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
         f"{assumed.judging_s:g} s to judge a kernel, at most {assumed.judged_per_gpu:g} a second on a GPU, "
         f"{assumed.saving / 1e9:g} GB/s to write and hash a checkpoint"

@@ -143,7 +143,7 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 
 def answers(api_url: str, timeout_s: float = 2.0) -> bool:
-    """Return True if a healthy server answers at this address with JSON or nothing; another's reply is a page or text."""
+    """Return True if a healthy Prefect server answers at this address: with JSON, or nothing; others send a page."""
     direct = [urllib.request.ProxyHandler({})] if is_on_loopback(api_url) else []
     try:
         opened = urllib.request.build_opener(*direct).open(f"{api_url.rstrip('/')}/health", timeout=timeout_s)

@@ -143,7 +143,7 @@ def test_a_mixture_of_experts_computes_with_its_active_weights_and_holds_all():
     found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
     dense = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", ["update.ranks=8"]), GPUS["h100"])
     assert found.training["weights"] > 3 * dense.training["weights"]
-    assert found.training_tokens_s > 2 * dense.training_tokens_s
+    assert found.training_tokens_s > 1.1 * dense.training_tokens_s  # the host launches more layers
     adapted = [*settings, "update.lora.rank=16"]
     job = training_job(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", adapted), found.shape)
     assert job.trained == 48 * 16 * (2 * (2048 + 4096) + 2 * (2048 + 512))

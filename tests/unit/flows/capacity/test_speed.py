@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from flows.capacity.speed import BUSY, describe, expectation, expected_seconds, expected_stages, share_of
+from flows.capacity.memory import KNOWN, Shape, TrainingJob
+from flows.capacity.speed import (
+    BUSY,
+    GPUS,
+    Assumptions,
+    describe,
+    expectation,
+    expected_seconds,
+    expected_stages,
+    share_of,
+    training_tokens_a_second,
+)
 from flows.checks.named_files import missing_files
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval.errors import InputError
@@ -102,3 +113,27 @@ def test_held_out_problems_of_their_own_file_are_counted(tmp_path: Path):
     assert heldout is not None
     with pytest.raises(InputError, match=r"^problems\.heldout_path: gone\.jsonl: no such file or folder"):
         load_entries(heldout)
+
+
+QWEN3_SMALL = Shape(28, 1024, 3072, 16, 8, 128, 151_936, tied=True, query_key_norm=True)
+SMOLLM2 = Shape(30, 576, 1536, 9, 3, 64, 49_152, tied=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "checkpointing", "compiled", "measured"),
+    [
+        (QWEN3_SMALL, 16_384, True, False, 30_485),
+        (QWEN3_SMALL, 16_384, True, True, 48_351),
+        (QWEN3_SMALL, 16_384, False, False, 38_725),
+        (KNOWN["Qwen/Qwen3-8B"], 16_384, True, False, 7_048),
+        (SMOLLM2, 24_576, False, False, 62_000),
+    ],
+    ids=["0.6B", "0.6B compiled", "0.6B without checkpointing", "8B with LoRA", "135M, SFT"],
+)
+def test_training_is_as_fast_as_was_measured(
+    shape: Shape, tokens: int, checkpointing: bool, compiled: bool, measured: float
+):
+    """One H200; docs/update.md, and docs/lab/2026-11-27-15.json."""
+    job = TrainingJob(shape, "bfloat16", 0, 1, tokens, checkpointing)
+    found = training_tokens_a_second(shape, GPUS["h200"], job, Assumptions(), tokens, 0, compiled)
+    assert 0.75 * measured < found < 1.25 * measured

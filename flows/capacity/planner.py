@@ -26,12 +26,14 @@ from flows.capacity.speed import (
     Assumptions,
     Gpu,
     generated_tokens_a_second,
+    heldout_problems,
     host_step_seconds,
     training_tokens_a_second,
 )
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
+from tasks.rollout.config import RolloutJudgeConfig
 from tasks.training.deepspeed_file import offloaded_share, stage_on
 
 MOST_RANKS = 64
@@ -85,6 +87,10 @@ class CapacityPlan:
     """GPUs of the run; shared ones count once."""
     training_tokens_s: float
     generation_tokens_s: float | None
+    sft_s: float | None
+    """Seconds of SFT's steps, as far as their number is known."""
+    evaluation_s: float
+    """Seconds of one held-out evaluation."""
     rollout_s: float
     update_s: float
     host_step_s: float
@@ -145,8 +151,9 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         generated_tokens_a_second(shape, gpu, servers, parallel, sequences, context, assumed) if servers else None
     )
     judges = config.rollout.judge_actors
-    judged = samples * turns / _judged_a_second(config, assumed)
+    judged = samples * turns / _judged_a_second(config, assumed, config.rollout.judge)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
+    heldout = heldout_problems(config) * (config.evaluation.samples_per_problem + config.evaluation.greedy)
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
@@ -179,6 +186,9 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         gpus=gpus_of(config),
         training_tokens_s=training,
         generation_tokens_s=generation,
+        sft_s=_sft_seconds(config, shape, gpu, assumed),
+        evaluation_s=heldout * (turns * mean_answer / generation if generation else 0.0)
+        + heldout * turns / _judged_a_second(config, assumed),
         rollout_s=generated_s + judged,
         update_s=update.epochs * trained_tokens / training,
         host_step_s=update.epochs
@@ -204,12 +214,29 @@ def _states_written(config: RunConfig) -> float:
     return config.trained_policies - 1 + 1 / config.update.checkpoint_interval
 
 
-def _judged_a_second(config: RunConfig, assumed: Assumptions) -> float:
-    """Return how many kernels all judges of rollouts judge in a second; the GPU of each bounds what its workers do."""
-    judge = config.rollout.judge.applied_to(config.judge.model_copy(update={"workers": config.judge_workers}))
+def _judged_a_second(config: RunConfig, assumed: Assumptions, changed: RolloutJudgeConfig | None = None) -> float:
+    """Return how many kernels all judges judge in a second; the GPU of each bounds what its workers do.
+
+    `changed`: the judge's settings that rollouts have of their own; none: a held-out evaluation.
+    """
+    judge = config.judge.model_copy(update={"workers": config.judge_workers})
+    judge = judge if changed is None else changed.applied_to(judge)
     of_workers = judge.workers / assumed.judging_s
     of_one = of_workers if judge.device == "cpu" else min(of_workers, assumed.judged_per_gpu)
     return max(config.rollout.judge_actors.count, 1) * of_one
+
+
+def _sft_seconds(config: RunConfig, shape: Shape, gpu: Gpu, assumed: Assumptions) -> float | None:
+    """Return the seconds of SFT's steps; None if their number depends on a file of pairs."""
+    sft, job = config.sft, sft_job(config, shape)
+    if sft.is_left_out:
+        return 0.0
+    if sft.epochs is not None and sft.data.path is not None:
+        return None
+    steps = sft.steps_for(round(sft.data.generated_pairs * (1 - sft.validation_fraction)))
+    of_step = sft.batch_size * (assumed.prompt_tokens + assumed.answer_share * config.rollout.sampling.max_new_tokens)
+    of_batch = min(job.tokens, of_step / job.ranks)
+    return steps * of_step / training_tokens_a_second(shape, gpu, job, assumed, of_batch, 0, config.update.compile)
 
 
 def training_job(config: RunConfig, shape: Shape) -> TrainingJob:

@@ -194,10 +194,10 @@ def _heldout_words(config: RunConfig, noun: str = "") -> str:
     problems = config.problems
     if problems.heldout_source is not None and _in_file(problems) is None:
         return f"those of {problems.heldout_path} (not readable here)"
-    return counted(_heldout(config), noun) if noun else str(_heldout(config))
+    return counted(heldout_problems(config), noun) if noun else str(heldout_problems(config))
 
 
-def _heldout(config: RunConfig) -> int:
+def heldout_problems(config: RunConfig) -> int:
     """Return the number of held-out problems: of a file of their own those in it, otherwise at most."""
     own = None if config.problems.heldout_source is None else _in_file(config.problems)
     if own is not None:
@@ -295,9 +295,9 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     generation = turns * RATES.generation_s * scale
     trajectory = generation + turns * RATES.judging_s
-    heldout = _heldout(config) * evaluation.samples_per_problem * trajectory
+    heldout = heldout_problems(config) * evaluation.samples_per_problem * trajectory
     # Half of the greedy answers' kernels were sampled too, and are not judged again.
-    greedy = _heldout(config) * evaluation.greedy * (generation + trajectory) / 2
+    greedy = heldout_problems(config) * evaluation.greedy * (generation + trajectory) / 2
     trajectories = rollout.problems_per_iteration * rollout.samples_per_problem
     repairs = config.sft.repairs.problems * config.sft.repairs.samples_per_problem
     joint = config.sft.joint.problems * config.sft.joint.samples_per_problem

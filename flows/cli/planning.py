@@ -133,7 +133,9 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"{found.saving_s:.0f} s to save it{together}; "
         f"the update's engine starts in {found.starting_s:.0f} s, {often}; "
         f"{counted(settings.iterations, 'iteration')}: "
-        f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h without SFT and evaluation"
+        f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h. "
+        f"SFT: {'as long as its pairs make it' if found.sft_s is None else f'{found.sft_s:.0f} s without its pairs'}; "
+        f"a held-out evaluation: {found.evaluation_s:.0f} s"
     )
     lines.append(
         f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.launch_s * 1e3:g} ms of the host for "

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.capacity.memory import KNOWN, Shape, TrainingJob
+from flows.capacity.planner import plan
 from flows.capacity.speed import (
     BUSY,
     GPUS,
@@ -137,3 +138,22 @@ def test_training_is_as_fast_as_was_measured(
     job = TrainingJob(shape, "bfloat16", 0, 1, tokens, checkpointing)
     found = training_tokens_a_second(shape, GPUS["h200"], job, Assumptions(), tokens, 0, compiled)
     assert 0.75 * measured < found < 1.25 * measured
+
+
+def test_sft_and_an_evaluation_take_about_as_long_as_was_measured(tmp_path: Path):
+    """SmolLM2 on an H200: SFT 312 to 322 s, an evaluation of 796 answers 288 to 420 s (docs/lab/2026-11-27-15.json)."""
+    sizes = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536,
+        "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "vocab_size": 49152,
+        "max_position_embeddings": 8192, "tie_word_embeddings": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    file = "deployments/configs/smollm2-kernelbench.yaml"
+    settings = [f"model.pretrained={tmp_path}", "problems.heldout_source=null", "problems.heldout=199"]
+    found = plan(load_configuration(file, settings), GPUS["h200"])
+    assert found.sft_s is not None
+    assert 250 < found.sft_s < 390
+    assert 250 < found.evaluation_s < 430
+    epochs = ["sft.epochs=1", "sft.data.path=pairs.jsonl"]
+    unknown = plan(load_configuration(file, [*settings, *epochs]), GPUS["h200"])
+    assert unknown.sft_s is None

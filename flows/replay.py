@@ -32,10 +32,11 @@ def sampling_policy(runs_dir: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
 def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) -> CheckpointRef:
     """Update once on each stored batch in order, from the policy that sampled the first one, or the one in a folder.
 
-    That policy is also the reference of the KL term. The run's own policies stay; the result is linked in `replays/`.
+    That policy is also the reference of the KL term. The run's own policies stay, and so does `runs/latest`; the result
+    is linked in `replays/` of the run that has these settings.
     """
     given = None if checkpoint is None else policy_in(Path(checkpoint), config)
-    with open_run(config) as run:
+    with open_run(config, is_newest=False) as run:
         batches = [batch_reference(folder) for folder in find_batches(Path(dataset))]
         first = given or sampling_policy(Path(config.runs_dir).resolve(), batches[0])
         policy = first = first.model_copy(update={"weight_version": batches[0].iteration})

@@ -145,7 +145,8 @@ def describe(config: RunConfig) -> list[str]:
     )
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
-        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout_words(config)} held out",
+        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout_words(config)} held out"
+        + (f", {_harder(config.problems)} of them harder" if _harder(config.problems) else ""),
         f"SFT: left out, RL starts from {model}"
         if sft.is_left_out
         else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step"
@@ -202,8 +203,12 @@ def heldout_problems(config: RunConfig) -> int:
     own = None if config.problems.heldout_source is None else _in_file(config.problems)
     if own is not None:
         return own
-    harder = config.problems.source == "generated" and config.problems.heldout_source is None
-    return config.problems.heldout + config.problems.harder * harder
+    return config.problems.heldout + _harder(config.problems)
+
+
+def _harder(problems: ProblemsConfig) -> int:
+    """Return the number of harder held-out problems, which the generated suite alone has."""
+    return problems.harder if problems.source == "generated" and problems.heldout_source is None else 0
 
 
 @functools.lru_cache(maxsize=8)

@@ -71,9 +71,12 @@ def check_disk(runs_dir: Path) -> None:
 
 
 def check_problems(config: RunConfig) -> None:
-    """Check that problems and SFT pairs in files can be read, and that problems have KernelBench's three names."""
+    """Check that problems and SFT pairs in files can be read, and that some problems are held out."""
     from tasks.problems.loaders import load_entries
     from tasks.problems.modules.corpus import check_operators
+    from tasks.problems.problem_set import deduplicate
+    from tasks.problems.row import Split
+    from tasks.problems.split import check_split, split_entries
 
     check_operators(frozenset(config.problems.unseen), "problems.unseen")
     if config.problems.is_generated:
@@ -81,7 +84,10 @@ def check_problems(config: RunConfig) -> None:
     else:
         if config.problems.path is None:
             raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
-        load_entries(config.problems)
+        entries = load_entries(config.problems)
+        if config.problems.heldout_source is None:
+            rows = split_entries(deduplicate(entries), config.problems)
+            check_split(rows, tuple(Split) if config.problems.train else (Split.HELDOUT,))
     heldout = config.problems.of_heldout_files()
     if heldout is not None:
         load_entries(heldout)

@@ -38,6 +38,7 @@ def plan(
 
     from flows.capacity.planner import plan as plan_capacity
     from flows.capacity.speed import GPUS, Assumptions, describe
+    from flows.checks.named_files import missing_files
     from flows.checks.settings import check_named_code, check_problems
     from flows.settings.configuration import load_configuration
     from kernels_eval.errors import InputError
@@ -51,6 +52,8 @@ def plan(
     console.print(f"[bold]{settings.run_id}[/bold]")
     for number, line in enumerate(describe(settings), start=1):
         console.print(f"  {number}. {line}")
+    for named in missing_files(settings):
+        console.print(f"  not here: {named}")
     if settings.update.gpus_per_rank == 0:
         for line in cpu_lines(settings):
             console.print(line)

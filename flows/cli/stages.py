@@ -63,9 +63,10 @@ def update(
         typer.Option("--compare", help="With --replay: compare the metrics with those of another update on the batch."),
     ] = None,
 ) -> None:
-    """Update the newest policy on its trajectories, or replay stored ones."""
+    """Update the newest policy on its trajectories, or replay stored ones, with the settings of their run."""
     from kernels_eval.errors import InputError
 
+    named = config is not None or config_option is not None
     path = config_path(config, config_option)
     if replay is None:
         if checkpoint is not None or compare is not None:
@@ -74,7 +75,9 @@ def update(
         return
     from tasks.trajectories.reader import find_batches
 
-    find_batches(replay)
+    batch = find_batches(replay)[0].resolve()
+    if not named and (own := _settings_of(batch)) is not None:
+        path, set_ = own, [f"runs_dir={batch.parents[2]}", *(set_ or [])]
     # Resolve links now: `runs/latest` points to another run as soon as this one starts.
     arguments = {"dataset": str(replay.resolve())}
     if checkpoint is not None:
@@ -88,6 +91,13 @@ def update(
         from tasks.training.metrics import compare_updates
 
         console.print(updates_table(compare_updates(other, policy.path)))
+
+
+def _settings_of(batch: Path) -> Path | None:
+    """Return the configuration of the run that a batch belongs to: runs/trajectories/run_id=RUN/iteration=N."""
+    run = batch.parents[2] / batch.parent.name.removeprefix("run_id=")
+    found = run / "config.yaml"
+    return found if found.is_file() else None
 
 
 def evaluate(

@@ -241,8 +241,8 @@ def _digest(inputs: BaseModel) -> str:
 
 
 @contextmanager
-def open_run(config: RunConfig) -> Generator[Run]:
-    """Yield the run of this configuration, new or resumed.
+def open_run(config: RunConfig, is_newest: bool = True) -> Generator[Run]:
+    """Yield the run of this configuration, new or resumed; `is_newest`: `runs/latest` points to it from now on.
 
     If another driver has it open, a run of a deployment waits for it; otherwise InputError is raised.
     """
@@ -268,7 +268,8 @@ def open_run(config: RunConfig) -> Generator[Run]:
         GpuLoad() as load,
     ):
         save_configuration(config, run_dir / "config.yaml")
-        link_to(runs_dir / LATEST, run_dir)
+        if is_newest:
+            link_to(runs_dir / LATEST, run_dir)
         further = listener.get()
         workspace = Workspace(
             runs_dir=runs_dir,

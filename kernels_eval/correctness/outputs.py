@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-ONE = "one object"
+ONE = "a tensor"
 """Structure of a result that is not a collection."""
 _MAX_RESULTS = 256
 

@@ -37,6 +37,8 @@ from tasks.update.request import UpdateRequest
 
 _LOGGER = logging.getLogger("kernelmill.update")
 _SAME = 1e-3
+_MOST_REJECTED = 0.5
+"""Share of tokens that `update.correction` leaves out, from which on it is said."""
 
 
 def update_policy(
@@ -108,12 +110,25 @@ def update_policy(
         record(with_smaller_batches(config, run), folder, progress, on_steps)
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
+    _warn_of_rejected(destination, request.iteration)
     digest = published_digest(destination)
     if not config.optimizer_state:  # the next update loads its weights anew
         replace_ranks(config)
     else:
         list(run_on_ranks(config, adopt_program, (digest, request.roles)))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
+
+
+def _warn_of_rejected(folder: Path, iteration: int) -> None:
+    """Say so if most tokens were left out: an engine whose log-probabilities are not the policy's teaches nothing."""
+    metrics = pl.read_parquet(folder / METRICS_FILE)
+    share = metrics["rejected_fraction"].mean() if "rejected_fraction" in metrics.columns else None
+    if isinstance(share, float) and share > _MOST_REJECTED:
+        _LOGGER.warning(
+            "update %d: %.0f%% of the answers' tokens were left out by update.correction: the log-probabilities of the "
+            "engine that sampled them are not this policy's",
+            iteration, 100 * share,
+        )  # fmt: skip
 
 
 def _make_again(job: UpdateJob) -> None:

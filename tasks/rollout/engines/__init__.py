@@ -51,6 +51,10 @@ class Response:
     logprobs: tuple[float, ...]
     """Length n: log-probability of each token under the T = 1 softmax."""
     finish_reason: FinishReason
+    """One of FinishReason, or its text."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))  # an engine of one's own has text
 
 
 @dataclass(frozen=True, slots=True)

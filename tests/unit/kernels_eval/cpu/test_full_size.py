@@ -28,7 +28,7 @@ def program(rows: int, arguments: Arguments, grid: Callable[[int], int]) -> Trac
     launch = {"kind": "launch", "kernel": 0, "arguments": tensors | plain, "grid": [grid(rows), 1, 1]}
     raw = {
         "kind": "trace",
-        "structure": "one object",
+        "structure": "a tensor",
         "commands": [{**zeros, "results": [view(FIRST_OWN, rows)]}, launch],
         "outputs": [{"view": view(FIRST_OWN, rows)}],
     }

@@ -76,7 +76,7 @@ def test_tensors_of_a_call_are_its_inputs_uploads_and_allocations() -> None:
     made = {"kind": "operate", "name": "empty", "overload": "memory_format", "arguments": []}
     raw = {
         "kind": "trace",
-        "structure": "one object",
+        "structure": "a tensor",
         "commands": [
             {"kind": "upload", "storage": FIRST_OWN, "start": 0, "size": 100},
             {**made, "results": [view(FIRST_OWN + 1, 8), None]},

@@ -13,7 +13,7 @@ from kernels_eval.sandbox.messages import ExecutedAnswer
 from kernels_eval.sandbox.tensor_bytes import bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, TraceAnswer
 
-TWO = "a tuple or list of (one object, one object)"
+TWO = "a tuple or list of (a tensor, a tensor)"
 OWN = FIRST_OWN + 1
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_right_is_refused_before_it_runs(answer: TraceAnswer, cou
 
 def test_results_are_in_the_references_collections() -> None:
     check_structure(1, ONE, expected())
-    assert category(lambda: check_structure(1, "a dictionary of {'a': one object}", expected())) == "wrong_type"
+    assert category(lambda: check_structure(1, "a dictionary of {'a': a tensor}", expected())) == "wrong_type"
 
 
 def test_a_message_names_the_output_and_both_types() -> None:

@@ -134,7 +134,7 @@ def test_follow_up(small: float, guess: float, exact: float, products: bool, exp
 def program(grid: int, **arguments: int | float) -> TraceAnswer:
     plain = {name: {"kind": "plain", "value": value} for name, value in arguments.items()}
     command = {"kind": "launch", "kernel": 0, "arguments": plain, "grid": [grid, 1, 1]}
-    raw = {"kind": "trace", "structure": "one object", "commands": [command], "outputs": []}
+    raw = {"kind": "trace", "structure": "a tensor", "commands": [command], "outputs": []}
     answer = TRACING_ANSWER.validate_python(raw)
     assert isinstance(answer, TraceAnswer)
     return answer

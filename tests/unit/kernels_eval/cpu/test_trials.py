@@ -25,7 +25,7 @@ def test_errors_are_the_largest_of_all_trials(pairs: list[tuple[float, float]]) 
 
 def test_expected_outputs_take_the_bytes_of_their_elements() -> None:
     native = [torch.empty(3, 5, dtype=torch.float16), torch.empty(7, dtype=torch.int64), torch.empty(2, 0)]
-    assert bytes_of(Expected(native, native, frozenset(), "one object")) == 3 * 5 * 2 + 7 * 8
+    assert bytes_of(Expected(native, native, frozenset(), "a tensor")) == 3 * 5 * 2 + 7 * 8
 
 
 @pytest.mark.parametrize(

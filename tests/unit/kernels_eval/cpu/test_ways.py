@@ -26,7 +26,7 @@ def program(*tags: Tuned | None, block: int = 64, warps: int = 4) -> TraceAnswer
         | {"tuned": tag.model_dump() if tag else None}
         for tag in tags
     ]
-    raw = {"kind": "trace", "structure": "one object", "commands": commands, "outputs": []}
+    raw = {"kind": "trace", "structure": "a tensor", "commands": commands, "outputs": []}
     answer = TRACING_ANSWER.validate_python(raw)
     assert isinstance(answer, TraceAnswer)
     return answer

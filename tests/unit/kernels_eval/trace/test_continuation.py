@@ -114,7 +114,7 @@ def honest(rows: int, first: int = FIRST_OWN) -> dict[str, Any]:
     out, other = view(first, rows), view(first + 1, rows)
     return {
         "kind": "trace",
-        "structure": "one object",
+        "structure": "a tensor",
         "commands": [
             {"kind": "upload", "storage": first + 9, "start": 0, "size": 16},
             {"kind": "operate", "name": "empty_like", "overload": "default", "arguments": [view(0, rows)], "results": [out]},

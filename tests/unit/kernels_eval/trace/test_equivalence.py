@@ -19,7 +19,7 @@ def program(first: int, rows: int = 8, older: int | None = None, **constants: in
     given = {"x": view(0, rows), "out": out if older is None else view(older, rows), **plain}
     return {
         "kind": "trace",
-        "structure": "one object",
+        "structure": "a tensor",
         "kernels": [],
         "commands": [
             {"kind": "operate", "name": "empty_like", "overload": "default", "arguments": [view(0, rows)], "results": [out]},

@@ -12,7 +12,7 @@ from kernels_eval.gpu.device.gate import GatePage, new_page
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.verdict import Status
 
-CALL = {"structure": "one object", "outputs": [{"kind": "tensor", "dtype": "float32", "shape": [2, 3]}]}
+CALL = {"structure": "a tensor", "outputs": [{"kind": "tensor", "dtype": "float32", "shape": [2, 3]}]}
 KERNEL = {"name": "row_softmax", "duration_ns": 1000, "stream": 0}
 
 

@@ -47,15 +47,15 @@ class JudgeConfig(FrozenModel):
     """Without a GPU: share of the correct kernels that `compile: correct` compiles, drawn from the kernel's own text:
     the same ones in each run. The others' estimates know nothing of registers and spills. Held-out evaluation compiles
     all of them."""
-    timeout_s: float = Field(default=10.0, gt=0)
+    timeout_s: float = Field(default=10.0, ge=0.01, le=86_400)
     """Time of one kernel, in seconds of a usual core: a slower one gets up to four times as much
     (kernels_eval.sandbox.calibration). Time spent waiting for a busy core, or for the reference, is added, up to three
     times the limit; a kernel that waited longer for a core is an `infrastructure_error`."""
-    compile_timeout_s: float = Field(default=30.0, gt=0)
+    compile_timeout_s: float = Field(default=30.0, ge=0.01, le=86_400)
     """Wall time of compiling one candidate's kernels."""
     compile_ahead: Annotated[bool, Operational] = False
     """On a GPU, compile Triton kernels that wait for a worker on spare processors, in a process without the GPU."""
-    memory_mb: int = Field(default=2048, ge=256)
+    memory_mb: int = Field(default=2048, ge=256, le=2**24)
     """Address space that a candidate's process may use beyond what it was forked with."""
     trials: int = Field(default=2, ge=1, le=32)
     """Input sets (seed, distribution, shape) that every kernel must get right."""
@@ -65,7 +65,7 @@ class JudgeConfig(FrozenModel):
     full_size_speedup: float = Field(default=1.0, ge=0)
     """Without a GPU: a correct kernel whose estimated speed-up is at least this is always run once more at the
     problem's own size, or the largest that `full_size_s` allows: what is paid for its speed has been run there."""
-    full_size_s: float = Field(default=5.0, gt=0)
+    full_size_s: float = Field(default=5.0, gt=0, le=86_400)
     """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long, but not
     before `timeout_s`: on a busy machine an honest kernel would be a `timeout`."""
     policy: Literal["strict", "mixed"] = "strict"
@@ -100,7 +100,7 @@ class JudgeConfig(FrozenModel):
     """Timing on a GPU is repeated until the three fastest rounds agree so far: half of their range, relative."""
     timing_rounds: int = Field(default=10, ge=2, le=1000)
     """Rounds of timed calls at most."""
-    timing_s: float = Field(default=8.0, gt=0)
+    timing_s: float = Field(default=8.0, gt=0, le=86_400)
     """Wall time of all rounds at most."""
 
     @property

@@ -5,6 +5,7 @@ in one step at the end. Until then verdicts are kept in `<out>.verdicts/` (in `c
 call after a crash judges only the missing ones.
 """
 
+import difflib
 import json
 import os
 import shutil
@@ -19,6 +20,8 @@ from kernels_eval.problem import Problem
 from kernels_eval.streaming import Item
 from kernels_eval.verdict import Verdict
 
+_FIELDS = frozenset({"problem_source", "kernel_source", "backend"})
+_ALIKE = 0.8
 _MOST_BATCH_MIB = 1024
 """Size of a batch, which is held in memory."""
 
@@ -89,6 +92,9 @@ def _item(judge: Judge, line: str, where: str) -> Item:
             raise InputError(f"{where}: {name}: expected text, found {type(value).__name__}")
         sources.append(value)
     backend: Any = row.get("backend")
+    for name in row.keys() - _FIELDS if backend is None else ():
+        if meant := difflib.get_close_matches(name, ["backend"], 1, _ALIKE):
+            raise InputError(f"{where}: {name}: no such field; did you mean {meant[0]}?")
     if backend is not None and not isinstance(backend, str):
         raise InputError(f"{where}: backend: expected text, found {type(backend).__name__}")
     problem = Problem(problem_id=where, source=sources[0])

@@ -77,6 +77,8 @@ def score(
         _score_batch(batch, out, judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox))
     elif problem is None:
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
+    elif out is not None:
+        raise InputError(f"--out {out}: it belongs to --batch; the verdict on one kernel is printed, with --json whole")
     else:
         source, kernel_source, stated = read_sources("score", problem, kernel)
         overrides = [*_WHOLE, *stated, *(set_ or [])]
@@ -236,10 +238,12 @@ def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
 
     verdicts = judge_file(batch, out, settings, report_progress)
     correct = sum(verdict.correct for verdict in verdicts)
-    typer.echo(f"{len(verdicts)} verdicts, {correct} correct: {out}")
-    for number, verdict in enumerate(verdicts, start=1):
-        if verdict.error_category != ErrorCategory.REFERENCE_FAILED:  # a retry would not help; the line says so
-            raise_fault(verdict, f"{batch}:{number}")
+    faults = [(number, verdict) for number, verdict in enumerate(verdicts, start=1) if verdict.is_fault]
+    unjudged = f", {len(faults)} not judged" if faults else ""
+    typer.echo(f"{len(verdicts)} verdicts, {correct} correct{unjudged}: {out}")
+    # The machine's first: the same command may judge those. A problem's fault stays.
+    for number, verdict in sorted(faults, key=lambda item: item[1].error_category == ErrorCategory.REFERENCE_FAILED):
+        raise_fault(verdict, f"{batch}:{number}")
 
 
 def raise_fault(verdict: "Verdict", where: str) -> None:

@@ -187,12 +187,20 @@ def _with_paths(stored: Any, change: Callable[[str], str]) -> Any:
     return changed
 
 
+_LINKS = ("checkpoints", "trajectories", "evaluations", "replays", "comparisons")
+"""Folders of a run with links into the store."""
+
+
 def kept_artifacts(runs_dir: Path) -> set[Path]:
     """Return the folders of all artifacts that the runs in a folder refer to.
 
-    A run of an earlier version did not record all of its artifacts: everything that is not newer than it is kept.
+    A run of an earlier version did not record all of its artifacts: everything that is not newer than it is kept. What
+    a run's folder links to is kept too: its state may have been lost.
     """
     kept: set[Path] = set()
+    for link in (entry for folder in _LINKS for entry in runs_dir.glob(f"*/{folder}/*")):
+        if link.is_symlink():
+            kept.add(link.resolve())
     for file in sorted(runs_dir.glob(f"*/{STATE_FILE}")):
         if file.parent.is_symlink():
             continue

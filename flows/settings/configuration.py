@@ -35,6 +35,7 @@ LATEST = "latest"
 _LARGEST = 1e18
 """Settings are smaller, also those in bytes."""
 _MOST_BYTES = 4 * 2**20
+_MOST_VALUES = 100_000
 _TOO_DEEP = "expected groups of settings, found mappings or lists nested too deeply, or in themselves"
 
 
@@ -204,12 +205,30 @@ def _text_of(path: Path) -> str:
     return content.decode("utf-8")
 
 
+def _in_a_line(error: Exception) -> str:
+    """Return what a YAML error says, in one line and without the name that it has for text."""
+    return " ".join(str(error).replace('in "<unicode string>", ', "").split())
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return the number of values below one, repeated ones counted each time; `known`: sizes by identity."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1  # an alias within itself
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(value)]
+
+
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested mappings of a file, merged into those of the file that it extends."""
     if path.resolve() in extended_by:
         raise InputError(f"{path}: extends itself")
     try:
         loaded = yaml.load(_text_of(path), _Loader)
+        if _size(loaded, {}) > _MOST_VALUES:
+            raise InputError(f"{path}: expected at most {_MOST_VALUES:,} values, found more: its aliases repeat them")
     except FileNotFoundError as error:
         by = f", which {extended_by[-1]} extends" if extended_by else ""
         names = "" if path.suffix else f"; the names of shipped ones: {', '.join(configuration_names())}"
@@ -217,7 +236,7 @@ def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a configuration file: {error}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"{path}: not YAML: {_in_a_line(error)}") from error
     except RecursionError as error:
         raise InputError(f"{path}: {_TOO_DEEP}") from error
     if loaded is None:
@@ -295,7 +314,7 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     try:
         value = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"--set {override}: the value is not YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"--set {override}: the value is not YAML: {_in_a_line(error)}") from error
     except RecursionError as error:
         raise InputError(f"--set {override[:60]}…: {_TOO_DEEP}") from error
     target = values

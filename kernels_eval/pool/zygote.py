@@ -119,7 +119,13 @@ class Zygote:
         environment = _environment(role, scratch) | dict(variables or {})
         command = [*_PROGRAM, role, str(theirs.fileno())]
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env=environment, cwd=folder, stdin=subprocess.DEVNULL
+            command,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a problem prints what it likes
+            process_group=0,  # Ctrl-C is for the judge: a zygote that imports would answer with a traceback
         )
         theirs.close()
         self._notes.settimeout(_START_S)
@@ -220,6 +226,7 @@ def main(role: str, descriptor: int) -> NoReturn:
             code = 70
             try:
                 caller.close()
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # as standard output, which is the zygote's
                 serve(socket.socket(fileno=descriptors[0]))
                 code = 0
             finally:

@@ -91,6 +91,18 @@ def find_runs(path: Path) -> dict[str, RunFolder]:
     return {name: RunFolder(name, path.resolve(), named)}
 
 
+def unreadable_runs(path: Path) -> list[Path]:
+    """Return the folders of a folder of runs that have a log or policies, and no configuration: they are not shown."""
+    if (path / "config.yaml").is_file():
+        return []
+    marks = ("log.txt", "checkpoints", FIGURES_FILE)
+    return [
+        folder
+        for folder in _folders(path)
+        if not (folder / "config.yaml").is_file() and any((folder / mark).exists() for mark in marks)
+    ]
+
+
 def _folders(path: Path) -> list[Path]:
     """Return the folders in a folder, without links (`latest`)."""
     return [each for each in path.iterdir() if each.is_dir() and not each.is_symlink()] if path.is_dir() else []

@@ -37,6 +37,10 @@ def view(
     address = prefect or os.environ.get("PREFECT_API_URL", "").removesuffix("/").removesuffix("/api") or None
     if address is not None and not address.startswith(("http://", "https://")):
         raise InputError(f"--prefect: found {address}, expected an address that begins with http:// or https://")
+    from extras.viewer.runs import unreadable_runs
+
+    for folder in unreadable_runs(runs):
+        typer.echo(f"left out: {folder}: expected a run's config.yaml in it, found none", err=True)
     if export is not None:
         from extras.viewer.export import write_page
         from flows.checks.output import check_output

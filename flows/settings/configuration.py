@@ -159,7 +159,13 @@ def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunCo
     values = _read_yaml(configuration_file(Path(path)))
     for override in overrides:
         apply_override(values, override)
-    return check_configuration(values, str(path))
+    try:
+        return check_configuration(values, str(path))
+    except InputError as error:
+        found = str(error).removeprefix(f"{path}: ")
+        if any(found.startswith(f"{override.partition('=')[0]}:") for override in overrides):
+            raise InputError(f"--set {found}") from error
+        raise
 
 
 def overridden(config: RunConfig, overrides: Sequence[str]) -> RunConfig:

@@ -57,7 +57,8 @@ class ProblemCode:
         except Exception as error:
             if _FULL.search(str(error)):
                 raise torch.cuda.OutOfMemoryError(str(error)) from error
-            raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+            said = " ".join(str(error).split())[:300]
+            raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {said}") from error
 
     def model(self, weight_seed: int) -> torch.nn.Module:
         """Build the reference model."""
@@ -66,7 +67,10 @@ class ProblemCode:
 
     def inputs(self) -> list[Any]:
         """Return what `get_inputs` returns."""
-        return self.call(lambda: list(self._names["get_inputs"]()))
+        found = self.call(self._names["get_inputs"])
+        if found is None:
+            raise ReferenceFailedError("get_inputs: expected a list of inputs, found nothing: does it return one?")
+        return self.call(lambda: list(found))
 
     def run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
         """Run a model; returns its outputs and their structure. The model stays as it was."""

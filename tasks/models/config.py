@@ -28,7 +28,7 @@ class ModelConfig(FrozenModel):
     ) = None
     """Family that the chat template must be of (tasks.models.chat_templates); `generic`: any whose answers can be found
     (tasks.models.generic_template); none: a known one, else generic."""
-    vocabulary: int = Field(default=2048, ge=300)
+    vocabulary: int = Field(default=2048, ge=300, le=2**24)
     """Tokens of the trained byte-level BPE."""
     layers: int = Field(default=2, ge=1, le=1024)
     hidden: int = Field(default=128, ge=8, le=65536)

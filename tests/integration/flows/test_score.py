@@ -72,3 +72,28 @@ def test_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 verdicts, 1 correct" in capsys.readouterr().out
     statuses = [json.loads(line)["status"] for line in out.read_text().splitlines()]
     assert statuses == ["correct", "compile_error", "incorrect"]
+
+
+def test_a_batch_with_a_problem_that_raises_is_written_and_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    raising = ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')")
+    rows = [{"problem_source": source, "kernel_source": ROW_KERNEL} for source in (ROW_PROBLEM, raising)]
+    batch.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["judge", "score", "--batch", str(batch), "--out", str(out), *FAST]) == 2
+    told = capsys.readouterr()
+    assert "2 verdicts, 1 correct, 1 not judged" in told.out
+    assert "in.jsonl:2: the reference raised RuntimeError: mine" in told.err
+    assert len(out.read_text().splitlines()) == 2
+
+
+def test_what_a_problem_prints_reaches_nobody(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loud.py"
+    loud = "import sys\n    print('from the problem', flush=True)\n    print('from the problem', file=sys.stderr, flush=True)"
+    path.write_text(ROW_PROBLEM.replace("def get_inputs():\n", f"def get_inputs():\n    {loud}\n"))
+    assert "from the problem" in path.read_text()
+    assert run(["judge", "score", str(path), kernel(tmp_path, ROW_KERNEL), "--json", *FAST]) == 0
+    told = capfd.readouterr()
+    assert json.loads(told.out)["status"] == "correct"
+    assert "from the problem" not in told.err

@@ -150,6 +150,14 @@ def test_gc_keeps_what_runs_refer_to(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (runs / "work" / "sft" / "unfinished").exists()
 
 
+def test_gc_keeps_what_a_run_links_to_whose_state_was_lost(tmp_path: Path):
+    runs = tmp_path / "runs"
+    policy, gone = artifact(runs / "store" / "sft" / "a"), artifact(runs / "store" / "sft" / "b")
+    (runs / "demo" / "checkpoints").mkdir(parents=True)
+    (runs / "demo" / "checkpoints" / "policy-000").symlink_to(policy)
+    assert [item.path for item in find_garbage(runs, kept_artifacts(runs), -3600)] == [gone]
+
+
 def test_gc_keeps_everything_of_a_run_that_did_not_note_its_artifacts(tmp_path: Path):
     runs = tmp_path / "runs"
     raw = artifact(runs / "store" / "rollout" / "b")

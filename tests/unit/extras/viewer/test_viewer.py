@@ -8,7 +8,7 @@ from extras.viewer.answer import difference_of, read_answer
 from extras.viewer.comparison import best_answers, shared_problems, side_of, sides_by_default
 from extras.viewer.episodes import episodes_of
 from extras.viewer.grid import grid_of
-from extras.viewer.runs import find_runs
+from extras.viewer.runs import find_runs, unreadable_runs
 from extras.viewer.selection import Wanted, select, wanted_of
 from kernels_eval.errors import InputError
 
@@ -33,6 +33,14 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(InputError, match="expected a folder of runs, a run, or a data set"):
             find_runs(path)
+
+
+def test_a_run_that_lost_its_configuration_is_named(runs_dir: Path, tmp_path: Path) -> None:
+    assert unreadable_runs(runs_dir) == []
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "log.txt").touch()
+    (tmp_path / "store").mkdir()
+    assert unreadable_runs(tmp_path) == [tmp_path / "torn"]
 
 
 def test_the_flow_run_comes_from_the_log(runs_dir: Path, flow_run: str, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def files(tmp_path: Path) -> dict[str, str]:
     batch = tmp_path / "in.jsonl"
     batch.write_text(json.dumps({"problem_source": PROBLEM, "kernel_source": "x"}) + "\n")
+    row = {"problem_source": PROBLEM, "kernel_source": "x", "bakend": "cuda"}
+    (tmp_path / "misspelt.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / "bad.py").write_text("def f(:")
     (tmp_path / "short").write_text("short")
@@ -38,6 +40,15 @@ def files(tmp_path: Path) -> dict[str, str]:
         (["judge", "score", "problem.py", "--batch", "in.jsonl", "--out", "out"], "--batch goes without"),
         (["judge", "score", "--batch", "in.jsonl", "--json", "--out", "out"], "--batch goes without"),
         (["judge", "score", "--batch", "in.jsonl", "--out", "/nowhere/out.jsonl"], "no such folder"),
+        (["judge", "score", "problem.py", "problem.py", "--out", "out"], "it belongs to --batch"),
+        (
+            ["judge", "score", "--batch", "misspelt.jsonl", "--out", "out"],
+            "bakend: no such field; did you mean backend?",
+        ),
+        (
+            ["judge", "score", "problem.py", "problem.py", "--set", "judge.timeout_s=1e17"],
+            "judge.timeout_s: found '1e17', expected at most 86400",
+        ),
         (["serve", "judge", "--host", "0.0.0.0"], "KERNELMILL_JUDGE_TOKEN"),
         (["serve", "judge", "--token-file", "/nowhere"], "cannot be read"),
         (["serve", "judge", "--token-file", "short"], "at least 8"),

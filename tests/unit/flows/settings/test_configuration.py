@@ -104,11 +104,18 @@ def test_no_setting_is_refused_in_the_words_of_the_library(wrong: object):
     assert kinds <= WORDS.keys() | {"extra_forbidden"}
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+"""A few lines that stand for a hundred million values."""
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("- a\n- b\n", ["expected a mapping", "list"]),
         ("a: [1\n", ["not YAML"]),
+        (BOMB, ["expected at most 100,000 values", "aliases"]),
         ("extends: other.yaml\n", ["other.yaml", "no such configuration file"]),
         ("extends: run.yaml\n", ["extends itself"]),
         ("!!python/object/apply:os.system ['true']\n", ["not YAML"]),

@@ -215,6 +215,8 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
         typer.echo(": ".join([f"{verdict.status}{category}{speed}", *reasons]))
         if verdict.error_category and verdict.error_category in list(ErrorCategory):
             typer.echo(f"  its cause and remedy: kernelmill judge explain {verdict.error_category}")
+        if verdict.error_category == ErrorCategory.SYNTAX_ERROR and kernel_source.lstrip().startswith("```"):
+            typer.echo("  the kernel begins with a Markdown fence: the file has to hold the code alone")
         for cell in verdict.cells:
             gain = "" if cell.speedup is None else f", speed-up {cell.speedup:.2f}"
             typer.echo(f"at {cell.workload}: {cell.error_category or cell.status}{gain}")

@@ -120,7 +120,7 @@ def rescore(
     from tasks.trajectories.derived import rescore as rescore_batch
     from tasks.trajectories.intact import intact_batches
 
-    resolved, name = dataset.resolve(), reward.replace(" ", "").replace("*", "x")
+    resolved, name = dataset.resolve(), reward.replace(" ", "").replace("*", "x").replace(":", ".")
     target = output or resolved.with_name(f"{resolved.name}-{name}")
     check_output("--output", target, folder=True)
     folders = intact_batches(dataset)

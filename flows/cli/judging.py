@@ -190,6 +190,8 @@ def _problem_of_table(place: Path) -> str | None:
     from tasks.problems.config import ProblemsConfig
     from tasks.problems.loaders import load_entries  # needs pyarrow, which the judge alone does without
 
+    if not Path(name).exists():
+        raise InputError(f"{place}: no such file: {name}")
     source = "parquet" if suffix == ".parquet" else "jsonl"
     entries = load_entries(ProblemsConfig(source=source, path=name, levels=tuple(range(1, 100))))
     found = next((entry.problem for entry in entries if wanted in (entry.problem.problem_id, entry.problem.name)), None)

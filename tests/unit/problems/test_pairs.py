@@ -83,6 +83,7 @@ def test_several_kernels_for_one_problem_are_pairs(write, problem_source):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"kernel_source": "x ="}, "kernel_source: not Python: invalid syntax"),
         ({"problem_source": "class Model: ..."}, "line 2: expected a KernelBench problem"),
         ({"kernel_source": None}, "line 2: column `kernel_source`: expected text, found null"),
         ({"kernel_source": 4}, "line 2: column `kernel_source`: expected text, found 4"),

@@ -71,24 +71,24 @@ def run_flow(
     began = time.monotonic()
     set_defaults()
     config = load_configuration(path, overrides or [])
+    flow = pkgutil.resolve_name(name)  # it declares its stages
+    again = frozenset(refreshed or [])
+    check_refresh(again, config.iterations if name == TRAINING and config.iterations else None)
+    run_dir = Path(config.runs_dir) / config.run_id
+    if name == REPORT:
+        from flows.report import check_evaluated
+
+        check_evaluated(config, run_dir, read_state(run_dir))
     check_before_start(config)
     remove_left_behind(Path(tempfile.gettempdir()))
     if "checkpoint" in arguments:
         check_checkpoint(Path(arguments["checkpoint"]), config)
     console = Console(highlight=False, emoji=False)
     runs_dir = Path(config.runs_dir)
-    run_dir = runs_dir / config.run_id
     state = read_state(run_dir)
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
-    flow = pkgutil.resolve_name(name)
-    again = frozenset(refreshed or [])
-    check_refresh(again, config.iterations if name == TRAINING and config.iterations else None)
     if name == TRAINING:
         _show_steps(console, config, state)
-    if name == REPORT:
-        from flows.report import check_evaluated
-
-        check_evaluated(config, run_dir, state)
 
     from prefect.exceptions import ObjectNotFound
 

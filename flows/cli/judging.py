@@ -1,6 +1,7 @@
 """`kernelmill judge score`, `serve judge | mcp`: judge kernels, serve the judge over HTTP or MCP."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,6 +69,8 @@ def score(
     """Judge KERNEL against PROBLEM, or every line of --batch. Exit code 0: judged, whatever the verdict."""
     from kernels_eval.errors import InputError
 
+    if sys.stdout is None:  # as `>&-` leaves it
+        raise InputError("standard output is closed: the verdict has nowhere to go")
     if batch is not None:
         if problem is not None or as_json:
             raise InputError("score: --batch goes without PROBLEM.py, KERNEL.py and --json")

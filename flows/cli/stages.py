@@ -77,7 +77,11 @@ def update(
 
     batch = find_batches(replay)[0].resolve()
     if not named and (own := _settings_of(batch)) is not None:
-        path, set_ = own, [f"runs_dir={batch.parents[2]}", *(set_ or [])]
+        from flows.settings.configuration import load_configuration
+
+        path = own
+        if Path(load_configuration(own).runs_dir).resolve() != batch.parents[2]:  # from another folder, or moved
+            set_ = [f"runs_dir={batch.parents[2]}", *(set_ or [])]
     # Resolve links now: `runs/latest` points to another run as soon as this one starts.
     arguments = {"dataset": str(replay.resolve())}
     if checkpoint is not None:

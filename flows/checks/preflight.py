@@ -5,6 +5,7 @@ torch and transformers are imported only for an explicit or pretrained checkpoin
 
 import os
 import shutil
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,14 +71,15 @@ def check_disk(runs_dir: Path) -> None:
         raise InputError(f"runs_dir: {runs_dir} is not writable: {error.strerror or error}") from error
 
 
-def check_problems(config: RunConfig) -> None:
-    """Check that problems and SFT pairs in files can be read, and that some problems are held out."""
+def check_problems(config: RunConfig) -> str:
+    """Check that problems and SFT pairs in files can be read, and that some are held out; return how many there are."""
     from tasks.problems.loaders import load_entries
     from tasks.problems.modules.corpus import check_operators
     from tasks.problems.problem_set import deduplicate
     from tasks.problems.row import Split
     from tasks.problems.split import check_split, split_entries
 
+    found = list[str]()
     check_operators(frozenset(config.problems.unseen), "problems.unseen")
     if config.problems.is_generated:
         check_drawn(config.problems)
@@ -88,9 +90,11 @@ def check_problems(config: RunConfig) -> None:
         if config.problems.heldout_source is None:
             rows = split_entries(deduplicate(entries), config.problems)
             check_split(rows, tuple(Split) if config.problems.train else (Split.HELDOUT,))
+            counts = Counter(row.split for row in rows)
+            found.append(f"{counts[Split.TRAIN]} to train on, {counts[Split.HELDOUT]} held out")
     heldout = config.problems.of_heldout_files()
     if heldout is not None:
-        load_entries(heldout)
+        found.append(f"{len(load_entries(heldout))} held out")
     if not config.sft.is_left_out:
         check_corpus(config.sft.data, config.judge)
         check_left_out(config.sft.data, config.problems.unseen)
@@ -98,7 +102,8 @@ def check_problems(config: RunConfig) -> None:
     if data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs
 
-        load_pairs(Path(data.path), data.columns, data.bad_rows, data.reader)
+        found.append(f"{len(load_pairs(Path(data.path), data.columns, data.bad_rows, data.reader))} pairs")
+    return ", ".join(found)
 
 
 def check_drawn(problems: ProblemsConfig) -> None:

@@ -45,10 +45,10 @@ def failed(name: str, found: str, fix: str) -> CheckResult:
     return CheckResult(name, Outcome.FAILED, found, fix)
 
 
-def checked(name: str, check: Callable[[RunConfig], None], config: RunConfig, found: str, fix: str) -> CheckResult:
-    """Return the result of a check that raises InputError; `found`: the text if it passes."""
+def checked(name: str, check: Callable[[RunConfig], object], config: RunConfig, found: str, fix: str) -> CheckResult:
+    """Return the result of a check that raises InputError; `found`: the text if it passes, with what it returns."""
     try:
-        check(config)
+        more = check(config)
     except InputError as error:
         return failed(name, str(error), fix)
-    return ok(name, found)
+    return ok(name, f"{found}: {more}" if more else found)

@@ -123,7 +123,7 @@ def _rows(config: ProblemsConfig, path: Path) -> Rows:
     """Return the rows of a table, or those that a function of the user's reads."""
     read = LOADER.load(config.source)
     wanted = wanted_columns(PLACES, config.columns)
-    return read(path, wanted) if LOADER.is_ours(config.source) else given_rows(read(path), path)
+    return read(path, wanted) if LOADER.is_ours(config.source) else given_rows(read, path)
 
 
 def _with_source(row: Row) -> Row:

@@ -122,7 +122,7 @@ def _rows(path: Path, wanted: frozenset[str], reader: str | None) -> Rows:
     if not path.exists():
         raise InputError(f"sft.data.path: {path}: no such file or folder")
     if reader is not None:
-        return given_rows(PAIR_READER.load(reader)(path), path)
+        return given_rows(PAIR_READER.load(reader), path)
     if path.is_dir():
         return read_dataset_folder(path, wanted)
     if path.suffix in _READERS:

@@ -9,7 +9,8 @@ anywhere below the folder. Every split is read: their names do not decide what i
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,28 @@ def read_json(path: Path, wanted: frozenset[str]) -> Rows:
     return _rows_of_lines(path, wanted)
 
 
-def given_rows(rows: Iterable[Any], path: Path) -> Rows:
-    """Yield the rows that a function of the user's made of a path: mappings of columns."""
-    for number, values in enumerate(rows, start=1):
-        where = f"{path} row {number}"
-        if isinstance(values, Mapping):
-            yield Row(where, dict(values), tuple(values))
-        else:
-            yield InputError(f"{where}: expected a mapping of columns, found {type(values).__name__}")
+def given_rows(read: Callable[[Path], Iterable[Any]], path: Path) -> Rows:
+    """Yield the rows that a function of the user's makes of a path: mappings of columns.
+
+    Raises InputError if the function raises, with the place.
+    """
+    number = 0
+    try:
+        for number, values in enumerate(read(path), start=1):
+            where = f"{path} row {number}"
+            if isinstance(values, Mapping):
+                yield Row(where, dict(values), tuple(values))
+            else:
+                yield InputError(f"{where}: expected a mapping of columns, found {type(values).__name__}")
+    except InputError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        name = f"{getattr(read, '__module__', '?')}:{getattr(read, '__name__', '?')}"
+        raise InputError(
+            f"{path}: {name} raised {type(error).__name__} after row {number}: {first_line(error)} "
+            f"({last.filename}, line {last.lineno})"
+        ) from error
 
 
 def _array_in(value: Any) -> list[Any]:

@@ -55,6 +55,8 @@ class Response:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))  # an engine of one's own has text
+        if len(self.token_ids) != len(self.logprobs):
+            raise ValueError(f"found {len(self.logprobs)} logprobs for {len(self.token_ids)} tokens, expected as many")
 
 
 @dataclass(frozen=True, slots=True)

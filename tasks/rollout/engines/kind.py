@@ -3,16 +3,19 @@
 `ENGINE` of each folder here is an `EngineKind`. A function of a user's own (docs/doors.md) is one without servers.
 """
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from kernels_eval.errors import InputError, KernelmillError, first_line
 from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef
-from tasks.rollout.config import ENGINE, RolloutConfig
-from tasks.rollout.engines import Engine
+from tasks.rollout.config import ENGINE, RolloutConfig, SamplingConfig
+from tasks.rollout.engines import Engine, Generation, GenerationRequest
 
 
 class Outcome(StrEnum):
@@ -93,7 +96,70 @@ class EngineKind:
         return None
 
 
+class OwnEngine(EngineKind):
+    """An engine that a function of the user's opens: what it lacks or raises is said in a line."""
+
+    def __init__(self, open_one: Callable[[CheckpointRef, Any, RolloutConfig], Engine], name: str) -> None:
+        super().__init__(open_one)
+        self._name = name
+
+    def __call__(self, policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+        """Return the engine. Raises InputError if the function raises, or its result lacks a member."""
+        with self._in_a_line():
+            engine = super().__call__(policy, tokenizer, config)
+        missing = [name for name in ("context_tokens", "cohort_size", "generate", "close") if not hasattr(engine, name)]
+        if missing:
+            raise InputError(f"rollout.engine: {self._name} returned {type(engine).__name__} without {missing[0]}")
+        return _Guarded(engine, self._in_a_line)
+
+    @contextmanager
+    def _in_a_line(self) -> Generator[None]:
+        try:
+            yield
+        except KernelmillError:
+            raise
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise InputError(
+                f"rollout.engine: {self._name} raised {type(error).__name__}: {first_line(error)} "
+                f"({last.filename}, line {last.lineno})"
+            ) from error
+
+
+class _Guarded:
+    """An engine whose answers come through a guard; all else is its own."""
+
+    def __init__(self, engine: Engine, guard: Callable[[], AbstractContextManager[None]]) -> None:
+        self._engine, self._guard = engine, guard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    @property
+    def context_tokens(self) -> int:
+        return self._engine.context_tokens
+
+    @property
+    def cohort_size(self) -> int:
+        return self._engine.cohort_size
+
+    async def generate(
+        self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
+    ) -> AsyncIterator[tuple[int, Generation]]:
+        answers = self._engine.generate(requests, sampling).__aiter__()
+        while True:
+            with self._guard():
+                try:
+                    answer = await anext(answers)
+                except StopAsyncIteration:
+                    return
+            yield answer
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
 def kind_of(config: RolloutConfig) -> EngineKind:
     """Return the configured engine. Raises InputError if there is none of this name."""
     found = ENGINE.load(config.engine)
-    return found if isinstance(found, EngineKind) else EngineKind(found)
+    return found if isinstance(found, EngineKind) else OwnEngine(found, config.engine)

@@ -137,6 +137,16 @@ def test_every_format_counts_rows_from_1(kind, write, rows, tmp_path, monkeypatc
         load_problems(config(source, path, bad_rows=0))
 
 
+def test_a_reader_of_ones_own_that_raises_is_named_with_the_place(write, rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_torn_reader.py").write_text("def read(path):\n    yield {'source': 'x'}\n    yield {}['level']\n")
+    path = write("jsonl", rows)
+    with pytest.raises(
+        InputError, match=r"my_torn_reader:read raised KeyError after row 1: 'level' .*reader.py, line 3"
+    ):
+        load_problems(config("my_torn_reader:read", path))
+
+
 def test_more_bad_rows_than_the_limit_stop_the_run(write, rows):
     for row in rows[:8]:
         row["code"] = "x"

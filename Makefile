@@ -29,7 +29,7 @@ train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another ru
 test: $(INSTALLED) ## the tests, the whole loop at a small size included; about eleven minutes on two cores
 	$(BIN)/python -m pytest -m 'not slow and not long' $(TWO_WORKERS) $(ARGS)
 
-long: $(INSTALLED) ## the tests of processes that die, hang or wait; about eighteen minutes more
+long: $(INSTALLED) ## the tests of processes that die, hang or wait; about twenty minutes more
 	$(BIN)/python -m pytest -m 'long and not slow' $(TWO_WORKERS) $(ARGS)
 
 slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples

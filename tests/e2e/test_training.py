@@ -24,7 +24,7 @@ import pytest
 
 from tasks.tracking.steps import read_steps
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 CONFIG = Path("deployments/configs/test.yaml").resolve()
 SMALLER = [

@@ -4,6 +4,7 @@ A bad kernel is data: it becomes a verdict. Every exception carries one sentence
 processes.
 """
 
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -41,6 +42,12 @@ class InfrastructureError(KernelmillError):
 def first_line(error: BaseException | None) -> str:
     """Return the first line of an exception's message; the name of its type if it has no message."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an exception was raised, for the user whose code it was: `(file, line 3)`."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"({last.filename}, line {last.lineno})"
 
 
 @contextmanager

@@ -71,15 +71,20 @@ def normalise_source(source: str) -> str:
         return source.strip()
 
 
-def check_problem_source(source: str, where: str) -> None:
-    """Raise InputError, naming `where`, unless `source` parses and defines the three names of KernelBench's format."""
+def parsed(source: str, where: str) -> ast.Module:
+    """Return the syntax tree of a source. Raises InputError, naming `where`, if it is not Python."""
     try:
-        tree = ast.parse(without_mark(source))
+        return ast.parse(without_mark(source))
     except SyntaxError as error:
         place = f" (line {error.lineno})" if error.lineno else ""
         raise InputError(f"{where}: not Python: {error.msg}{place}") from error
     except _UNPARSABLE as error:
         raise InputError(f"{where}: not Python: {type(error).__name__}") from error
+
+
+def check_problem_source(source: str, where: str) -> None:
+    """Raise InputError, naming `where`, unless `source` parses and defines the three names of KernelBench's format."""
+    tree = parsed(source, where)
     defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     missing = [name for name in REQUIRED_NAMES if name not in defined]
     if missing:

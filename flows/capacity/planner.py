@@ -152,7 +152,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     )
     judges = config.rollout.judge_actors
     judged = samples * turns / _judged_a_second(config, assumed, config.rollout.judge)
-    generated_s = samples * turns * mean_answer / generation if generation else 0.0
+    answering_s = turns * mean_answer / generation if generation else 0.0
     heldout = heldout_problems(config) * (config.evaluation.samples_per_problem + config.evaluation.greedy)
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
@@ -187,9 +187,8 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         training_tokens_s=training,
         generation_tokens_s=generation,
         sft_s=_sft_seconds(config, shape, gpu, assumed),
-        evaluation_s=heldout * (turns * mean_answer / generation if generation else 0.0)
-        + heldout * turns / _judged_a_second(config, assumed),
-        rollout_s=generated_s + judged,
+        evaluation_s=heldout * (answering_s + turns / _judged_a_second(config, assumed)),
+        rollout_s=samples * answering_s + judged,
         update_s=update.epochs * trained_tokens / training,
         host_step_s=update.epochs
         * update.optimizer_steps

@@ -71,8 +71,11 @@ def check_disk(runs_dir: Path) -> None:
         raise InputError(f"runs_dir: {runs_dir} is not writable: {error.strerror or error}") from error
 
 
-def check_problems(config: RunConfig) -> str:
-    """Check that problems and SFT pairs in files can be read, and that some are held out; return how many there are."""
+def check_problems(config: RunConfig, splits: bool = False) -> str:
+    """Check that problems and SFT pairs in files can be read; return how many there are.
+
+    `splits`: also that some are held out. It takes milliseconds a problem, too long before each start of large sets.
+    """
     from tasks.problems.loaders import load_entries
     from tasks.problems.modules.corpus import check_operators
     from tasks.problems.problem_set import deduplicate
@@ -87,7 +90,7 @@ def check_problems(config: RunConfig) -> str:
         if config.problems.path is None:
             raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
         entries = load_entries(config.problems)
-        if config.problems.heldout_source is None:
+        if splits and config.problems.heldout_source is None:
             rows = split_entries(deduplicate(entries), config.problems)
             check_split(rows, tuple(Split) if config.problems.train else (Split.HELDOUT,))
             counts = Counter(row.split for row in rows)

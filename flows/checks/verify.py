@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
@@ -38,7 +39,7 @@ def problems(config: RunConfig) -> CheckResult:
     if config.sft.data.path is not None and not config.sft.is_left_out:
         found += f"; SFT pairs at {config.sft.data.path}"
     fix = "docs/problems.md has the formats; --set problems.path=… or --set problems.source=generated"
-    return checked("problems", preflight.check_problems, config, found, fix)
+    return checked("problems", partial(preflight.check_problems, splits=True), config, found, fix)
 
 
 def checkpoint(config: RunConfig) -> CheckResult:

@@ -9,7 +9,6 @@ anywhere below the folder. Every split is read: their names do not decide what i
 """
 
 import json
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kernels_eval.errors import InputError, first_line
+from kernels_eval.errors import InputError, first_line, place_of
 from tasks.pipeline.json_file import read_json_object
 from tasks.problems.row import Row
 
@@ -61,11 +60,9 @@ def given_rows(read: Callable[[Path], Iterable[Any]], path: Path) -> Rows:
     except InputError:
         raise
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{getattr(read, '__module__', '?')}:{getattr(read, '__name__', '?')}"
         raise InputError(
-            f"{path}: {name} raised {type(error).__name__} after row {number}: {first_line(error)} "
-            f"({last.filename}, line {last.lineno})"
+            f"{path}: {name} raised {type(error).__name__} after row {number}: {first_line(error)} {place_of(error)}"
         ) from error
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import distributed
 from update_models import (
     a_batch,
+    a_step,
     allocated_gib,
     device,
     device_name,
@@ -32,8 +33,7 @@ from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_we
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
-from tasks.update.precompute import Prepared
-from tasks.update.step import optimizer_step, throughput
+from tasks.update.step import throughput
 
 ALONE, WRITER = map(list, LAYOUTS[:2])
 RATE = 1e-3
@@ -87,14 +87,6 @@ def settings_of(layout: list[int], **more: Any) -> UpdateConfig:
     ranks, context, stage = layout
     given = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0, "betas": (0.5, 0.5), "gradient_clip": 1e9} | more
     return UpdateConfig(ranks=ranks, context_parallel=context, zero_stage=stage, packing="packed", **given)
-
-
-def a_step(engine: PolicyEngine, config: UpdateConfig, samples: Any, rate: float) -> dict[str, float]:
-    """Take one optimizer step on samples whose scores are their advantages."""
-    advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
-    prepared = Prepared(None, advantages, None, None, None, corrected=False, mismatch=None)
-    longest = max(sample.responded for sample in samples)
-    return optimizer_step(engine, None, config, samples, list(range(len(samples))), prepared, rate, longest)
 
 
 def exact(layout: list[int], folder: Path, tiny: bool) -> dict[str, Any]:

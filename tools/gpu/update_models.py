@@ -80,6 +80,14 @@ def an_equal_batch(smoke: bool) -> Any:
     return recorded_batch(4, 8, 1000 if smoke else 151000, *lengths, prompt_share=0.5)
 
 
+def a_step(engine: PolicyEngine, config: UpdateConfig, samples: Sequence[Any], rate: float) -> dict[str, float]:
+    """Take one optimizer step on samples whose scores are their advantages."""
+    advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
+    prepared = Prepared(None, advantages, None, None, None, corrected=False, mismatch=None)
+    longest = max(sample.responded for sample in samples)
+    return optimizer_step(engine, None, config, samples, list(range(len(samples))), prepared, rate, longest)
+
+
 def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]], dict[str, float]]]:
     """Return an engine on a new model, and what runs one optimizer step on samples."""
     join_alone()
@@ -93,12 +101,8 @@ def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]
     engine = PolicyEngine(model, engine_settings(config, str(dtype).removeprefix("torch.")))
 
     def step(samples: Sequence[Any]) -> dict[str, float]:
-        advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
-        prepared = Prepared(None, advantages, None, None, None, corrected=False, mismatch=None)
-        rows = list(range(len(samples)))
-        longest = max(sample.responded for sample in samples)
         began = now()
-        figures = optimizer_step(engine, None, config, samples, rows, prepared, 1e-6, longest)
+        figures = a_step(engine, config, samples, 1e-6)
         seconds = now() - began
         return figures | throughput(engine, samples, seconds, 1, figures["shared_fraction"]) | {"seconds": seconds}
 

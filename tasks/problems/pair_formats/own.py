@@ -1,9 +1,6 @@
 """Pairs in our columns, those of the SFT stage's `pairs.parquet`."""
 
-import ast
-
-from kernels_eval.errors import InputError
-from kernels_eval.problem import check_problem_source, without_mark
+from kernels_eval.problem import check_problem_source, parsed
 from tasks.problems.pair_formats.pair import Pair, Reason, UnconvertibleError, needed
 from tasks.problems.row import Row, text
 
@@ -17,7 +14,7 @@ def pair_of(row: Row) -> Pair:
         raise UnconvertibleError(Reason.NOT_DIRECT)
     problem, kernel = needed(row, "problem_source"), needed(row, "kernel_source")
     check_problem_source(problem, row.where)
-    _check_kernel(kernel, row.where)
+    parsed(kernel, f"{row.where}: kernel_source")
     return Pair(
         pair_id=text(row, "pair_id") or "",
         problem_source=problem,
@@ -26,13 +23,3 @@ def pair_of(row: Row) -> Pair:
         composition=text(row, "composition") or "",
         style=text(row, "style") or "",
     )
-
-
-def _check_kernel(source: str, where: str) -> None:
-    """Raise InputError if a kernel does not parse: nobody means to teach that."""
-    try:
-        ast.parse(without_mark(source))
-    except SyntaxError as error:
-        raise InputError(f"{where}: kernel_source: not Python: {error.msg} (line {error.lineno})") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{where}: kernel_source: not Python: {type(error).__name__}") from error

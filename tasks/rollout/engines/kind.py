@@ -3,7 +3,6 @@
 `ENGINE` of each folder here is an `EngineKind`. A function of a user's own (docs/doors.md) is one without servers.
 """
 
-import traceback
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from kernels_eval.errors import InputError, KernelmillError, first_line
+from kernels_eval.errors import InputError, KernelmillError, first_line, place_of
 from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import ENGINE, RolloutConfig, SamplingConfig
@@ -119,11 +118,8 @@ class OwnEngine(EngineKind):
         except KernelmillError:
             raise
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            raise InputError(
-                f"rollout.engine: {self._name} raised {type(error).__name__}: {first_line(error)} "
-                f"({last.filename}, line {last.lineno})"
-            ) from error
+            said = f"{type(error).__name__}: {first_line(error)} {place_of(error)}"
+            raise InputError(f"rollout.engine: {self._name} raised {said}") from error
 
 
 class _Guarded:

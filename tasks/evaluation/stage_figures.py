@@ -13,7 +13,7 @@ from tasks.pipeline.references import ArtifactRef, EvaluationRef, TrajectoryBatc
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.trajectories.reader import read_turns
-from tasks.trajectories.schema import POLICY_VERSION
+from tasks.trajectories.schema import KEPT_TOKENS, POLICY_VERSION
 
 UPDATE_FIGURES = (
     "loss",
@@ -40,15 +40,16 @@ def rollout_figures(batch: TrajectoryBatchRef) -> dict[str, Any]:
 
     Trajectories in which the judge or the machine failed count in `faults` (their share) alone. `compiled`, `correct`,
     `fast_1`, `mean_reward`, `statuses` (shares) and `geomean_speedup` (of correct kernels) are of last turns.
-    `tokens_per_s`: generated tokens a second of the rollout; `judge_seconds`: sum over all turns. `lag`: iterations by
-    which the policy that wrote it is older than the one that is updated on it; None: written by an earlier version.
+    `tokens_per_s`: generated tokens a second of the rollout's last attempt; `judge_seconds`: sum over all turns. `lag`:
+    iterations by which the policy that wrote it is older than the one that is updated on it; None: written by an
+    earlier version.
     """
     turns = read_turns(batch).drop("prompt_token_ids")
     outcomes = with_outcomes(without_faults(turns), [1.0])
     last = last_turns(outcomes)
     first = outcomes.filter(pl.col("turn_index") == 0)
     metadata = read_metadata(batch.path)
-    tokens, seconds = metadata.get("generated_tokens"), metadata.get("seconds")
+    tokens, kept, seconds = (metadata.get(key) for key in ("generated_tokens", KEPT_TOKENS, "seconds"))
     counted = turns.get_column("trajectory_id").n_unique()
     return {
         "mean_reward": _mean(last.get_column("reward")),
@@ -61,7 +62,7 @@ def rollout_figures(batch: TrajectoryBatchRef) -> dict[str, Any]:
         "response_tokens": _mean(outcomes.get_column("response_token_ids").list.len()),
         "statuses": status_shares(outcomes),
         "faults": 1 - last.height / counted if counted else None,
-        "tokens_per_s": tokens / seconds if tokens is not None and seconds else None,
+        "tokens_per_s": (tokens - (kept or 0)) / seconds if tokens is not None and seconds else None,
         "judge_seconds": float(turns.get_column("evaluation_s").sum()),
         "lag": lag_of(batch),
     }

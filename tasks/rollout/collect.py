@@ -19,7 +19,10 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     request's parts do not fit together, InfrastructureError if the worker died.
     """
     turn_lines = logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO)
-    request = request.model_copy(update={"destination": request.destination.resolve(), "turn_lines": turn_lines})
+    kept = None if request.kept is None else request.kept.resolve()
+    request = request.model_copy(
+        update={"destination": request.destination.resolve(), "kept": kept, "turn_lines": turn_lines}
+    )
     return published_batch(messages_of("collect", request.config.gpus, request), progress)
 
 

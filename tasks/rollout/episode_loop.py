@@ -26,6 +26,7 @@ from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
 from tasks.rollout.episode import Episode, EpisodeLog, EpisodePlan, RolloutContext
 from tasks.rollout.judge_client import JudgeClient, JudgedResponse, fault_verdict
+from tasks.rollout.kept_episodes import KeptEpisodes
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
 from tasks.rollout.watchdog import Phase, Watchdog
@@ -51,8 +52,28 @@ class RolloutCounts:
     tokens: int = 0
     """Of responses."""
     prompt_tokens: int = 0
+    kept_tokens: int = 0
+    """Those of responses that an earlier attempt had drawn; `tokens` has them too."""
     judging: int = 0
     last_fault: str = ""
+
+    def add_turn(self, turn: Turn) -> None:
+        """Count a judged turn of an episode."""
+        self.turns += 1
+        self.correct_turns += turn.verdict.correct
+        if turn.reward is None:
+            self.faults += 1
+            self.last_fault = turn.verdict.error_message or ""
+
+    def take_over(self, trajectory: Trajectory) -> None:
+        """Count an episode that an earlier attempt has played."""
+        tokens = sum(len(turn.response_token_ids) for turn in trajectory.turns)
+        self.finished += 1
+        self.tokens += tokens
+        self.kept_tokens += tokens
+        self.prompt_tokens += sum(len(turn.prompt_token_ids) for turn in trajectory.turns)
+        for turn in trajectory.turns:
+            self.add_turn(turn)
 
     def check_faults(self) -> None:
         """Raise InfrastructureError if the machine failed in most episodes: the others say little of the policy."""
@@ -72,8 +93,12 @@ class EpisodeLoop:
         counts: RolloutCounts | None = None,
         logs: Sequence[EpisodeLog] = (),
         config: RolloutConfig | None = None,
+        kept: KeptEpisodes | None = None,
     ) -> None:
-        """`counts` are kept up to date. `config`: how long a response may take, and a sample wait unnamed."""
+        """`counts` are kept up to date. `config`: how long a response may take, and a sample wait unnamed.
+
+        `kept`: episodes that an earlier attempt has finished; those of this one are kept there too.
+        """
         config = config or RolloutConfig()
         self._context = context
         self._engine = engine
@@ -82,6 +107,7 @@ class EpisodeLoop:
         self._patience_s = config.generation_patience_s
         self._shared = config.samples_per_kernel
         self._watchdog = Watchdog(config.watch_after_s)
+        self._kept = kept
         self.counts = counts or RolloutCounts()
 
     async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
@@ -119,6 +145,11 @@ class EpisodeLoop:
         return [episodes[start:end] for start, end in itertools.pairwise(bounds)]
 
     async def _run_cohort(self, cohort: Sequence[Episode]) -> list[Trajectory]:
+        kept = self._kept.take([episode.plan.trajectory_id for episode in cohort]) if self._kept is not None else None
+        if kept is not None:
+            for trajectory in kept:
+                self.counts.take_over(trajectory)
+            return kept
         active = list(cohort)
         while active:
             sharing = self._sharing(active)
@@ -126,7 +157,10 @@ class EpisodeLoop:
                 async for index, generation in self._generations([episodes[0].request() for episodes in sharing]):
                     judging.create_task(self._finish_turn(sharing[index], generation))
             active = [episode for episode in active if episode.termination is None]
-        return [episode.trajectory() for episode in cohort]
+        played = [episode.trajectory() for episode in cohort]
+        if self._kept is not None:
+            await self._kept.keep(played)
+        return played
 
     def _sharing(self, active: Sequence[Episode]) -> list[list[Episode]]:
         """Return the episodes that get the same next answer: each alone, or on the first turn several of a problem."""
@@ -232,13 +266,5 @@ class EpisodeLoop:
         if episode.termination is not None:
             for log in self._logs:
                 log.log_trajectory(episode.trajectory(), episode.answered_messages(), self._context.episode.gamma)
-        self._observe(episode, turn)
-
-    def _observe(self, episode: Episode, turn: Turn) -> None:
-        counts = self.counts
-        counts.turns += 1
-        counts.correct_turns += turn.verdict.correct
-        if turn.reward is None:
-            counts.faults += 1
-            counts.last_fault = turn.verdict.error_message or ""
-        counts.finished += episode.termination is not None
+        self.counts.add_turn(turn)
+        self.counts.finished += episode.termination is not None

@@ -116,5 +116,6 @@ def _collect(
         destination=stage.destination,
         curriculum=curriculum,
         refill=refill,
+        kept=stage.work_dir / "episodes",
     )
     return collect_trajectories(request, stage.progress)

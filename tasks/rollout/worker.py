@@ -1,7 +1,8 @@
 """Rollout worker: a warm Ray actor that holds the judge's workers, and the engine as long as its policy stays the same.
 
 It yields `RolloutProgress` now and then, and at last the reference of the published batch. Nothing is published before
-the rollout is complete: a killed rollout is run again, and draws the same tokens.
+the rollout is complete. A killed rollout is run again, draws the same tokens, and takes over the episodes that it had
+finished (tasks.rollout.kept_episodes).
 """
 
 import asyncio
@@ -30,12 +31,13 @@ from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, authors_in, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
+from tasks.rollout.kept_episodes import KeptEpisodes, kept_episodes
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
 from tasks.trajectories.groups import SHARED_KEY
-from tasks.trajectories.schema import POLICY_VERSION
+from tasks.trajectories.schema import KEPT_TOKENS, POLICY_VERSION
 
 if TYPE_CHECKING:
     from tasks.rollout.engines.kind import EarlyStart
@@ -76,6 +78,8 @@ class RolloutRequest(FrozenModel):
     """Further problems if groups have no gradient; None: the first draw only."""
     turn_lines: bool = False
     """Log a line per turn and a summary per trajectory."""
+    kept: Path | None = None
+    """Folder for finished episodes, from which a later attempt goes on; None: a killed rollout begins anew."""
 
 
 async def roll_out(
@@ -86,6 +90,18 @@ async def roll_out(
     counts: RolloutCounts,
 ) -> TrajectoryBatchRef:
     """Run the requested episodes with this engine and judge, publish their trajectories; keep `counts` up to date."""
+    with kept_episodes(request.kept, request.run_id, request.config.episode.gamma) as kept:
+        return await _roll_out(request, engine, tokenizer, judge, counts, kept)
+
+
+async def _roll_out(
+    request: RolloutRequest,
+    engine: Engine,
+    tokenizer: Any,
+    judge: AsyncJudge,
+    counts: RolloutCounts,
+    kept: KeptEpisodes | None,
+) -> TrajectoryBatchRef:
     from kernels_eval.rewards import reward_bounds, reward_of
     from tasks.models.chat import check_system_message
     from tasks.problems.problem_set import read_problems
@@ -127,7 +143,7 @@ async def roll_out(
     logs: list[EpisodeLog] = [LineLogger()] if request.turn_lines else []
     if json_logs is not None:
         logs.append(json_logs)
-    episode_loop = EpisodeLoop(context, engine, judge_client, counts, logs, config)
+    episode_loop = EpisodeLoop(context, engine, judge_client, counts, logs, config, kept)
     started = time.perf_counter()
     try:
         trajectories, refilled = await run_and_refill(
@@ -156,6 +172,7 @@ async def roll_out(
             "seconds": round(seconds, 3),
             "prompt_tokens": counts.prompt_tokens,
             "generated_tokens": counts.tokens,
+            KEPT_TOKENS: counts.kept_tokens,
             "infrastructure_errors": counts.faults,
             "episodes_left_out": counts.left_out,
         },
@@ -299,7 +316,7 @@ def _progress(counts: RolloutCounts, seconds: float, records: tuple[LogRecord, .
         figures={
             "turns": float(counts.turns),
             "judging": float(counts.judging),
-            "tokens_per_s": round(counts.tokens / max(seconds, 1e-3), 1),
+            "tokens_per_s": round((counts.tokens - counts.kept_tokens) / max(seconds, 1e-3), 1),
             "correct": round(counts.correct_turns / max(counts.turns, 1), 4),
         },
     )

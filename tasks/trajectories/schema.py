@@ -25,6 +25,8 @@ TURNS_FILE = "turns.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
 POLICY_VERSION = "policy_version"
 """Metadata of a batch: weight version of the policy that wrote it."""
+KEPT_TOKENS = "kept_tokens"
+"""Metadata of a batch: generated tokens that an earlier attempt had drawn, before `seconds` began."""
 
 
 class Termination(StrEnum):

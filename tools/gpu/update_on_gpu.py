@@ -70,6 +70,7 @@ def main() -> None:
     if given.one:
         run_here(given.one, given.tiny_cpu)
         return
+    Path(given.out).mkdir(parents=True, exist_ok=True)
     names = given.parts.split(",") if given.parts else default_parts()
     unknown = set(names) - {name for name, _ in PARTS}
     if unknown:

@@ -33,6 +33,8 @@ _QUERY = (
     "print(json.dumps(facts or None))"
 )
 _QUERY_S = 120
+ENDING_S = 20.0
+"""Time that a process on the GPU may need to end and free its memory."""
 GIB = 2**30
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 """Without any of these torch need not be asked."""
@@ -92,11 +94,21 @@ def this_gpu_alone() -> dict[str, str]:
 
 
 def check_device_memory(wanted_gb: float | None) -> None:
-    """Raise InputError if the judge is to take more memory than the GPU had free when it was first looked at."""
-    found = _gpu()
-    if wanted_gb is not None and found is not None and wanted_gb * GIB > found.free_bytes:
-        free_gb = found.free_bytes / GIB
-        raise InputError(f"judge.device_memory_gb: expected at most the {free_gb:.1f} GiB free, found {wanted_gb:g}")
+    """Raise InputError if the judge is to take more memory than the GPU has free.
+
+    Too little is looked at anew for `ENDING_S` seconds: what was known may be old, and a process that ends beside this
+    one may hold its memory still.
+    """
+    found, until = _gpu(), time.monotonic() + ENDING_S
+    while wanted_gb is not None and found is not None and wanted_gb * GIB > found.free_bytes:
+        if time.monotonic() > until:
+            free_gb = found.free_bytes / GIB
+            raise InputError(
+                f"judge.device_memory_gb: expected at most the {free_gb:.1f} GiB free, found {wanted_gb:g}"
+            )
+        time.sleep(ENDING_S / 20)
+        _gpu.cache_clear()
+        found = _gpu()
 
 
 def resolve_device(wanted: str) -> str:

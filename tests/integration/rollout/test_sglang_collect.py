@@ -1,8 +1,12 @@
 """`rollout.engine: sglang` through the whole stage: servers started, kept, given each iteration's weights, and ended."""
 
 import asyncio
+import os
+import re
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,13 +16,14 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 
 from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.agents.config import AgentConfig
 from tasks.agents.team import publish_team
-from tasks.cluster.workers import stop_worker
+from tasks.cluster.workers import stop_worker, warm_worker
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer
@@ -32,7 +37,7 @@ from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import SglangServer
 from tasks.rollout.episode_loop import RolloutCounts
 from tasks.rollout.process import WORKER, start_servers
-from tasks.rollout.worker import RolloutRequest, roll_out
+from tasks.rollout.worker import RolloutActor, RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 
 pytestmark = pytest.mark.long
@@ -116,6 +121,31 @@ def test_servers_outlive_the_policy_and_not_the_worker(
     key = ["trajectory_id", "turn_index"]
     columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
     assert read_turns(embedded).sort(key).select(columns).equals(read_turns(first).sort(key).select(columns))
+
+
+def test_a_killed_rollout_takes_over_what_it_had_finished(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, long = tmp_path / "kept", CONFIG.model_copy(update={"samples_per_problem": 24})
+
+    def kill_once_some_are_kept() -> None:
+        pid = int(ray.get(warm_worker(WORKER, RolloutActor).ping.remote()))
+        while not list(kept.glob("[!.]*/manifest.json")):
+            time.sleep(0.01)
+        os.kill(pid, signal.SIGKILL)
+
+    whole = collect(policy, problem_set, tmp_path / "undisturbed", config=long)
+    killer = threading.Thread(target=kill_once_some_are_kept)
+    killer.start()
+    with pytest.raises(InfrastructureError):
+        collect(policy, problem_set, tmp_path / "batch", config=long, kept=kept)
+    killer.join()
+    batch = collect(policy, problem_set, tmp_path / "batch", config=long, kept=kept)
+    assert re.search(r"\d+ finished episodes of an earlier attempt are taken over", caplog.text)
+    key = ["trajectory_id", "turn_index"]
+    columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
+    assert read_turns(batch).sort(key).select(columns).equals(read_turns(whole).sort(key).select(columns))
+    assert not kept.exists()
 
 
 def untrained(policy: CheckpointRef, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import fcntl
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,12 +38,30 @@ def test_without_device_files_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch
     assert detection._gpu.__wrapped__() is None
 
 
+def gpu_with(monkeypatch: pytest.MonkeyPatch, *free_gb: float) -> None:
+    """Let a GPU be found, with so much memory free at each look; the last figure stays."""
+    looks = list(free_gb)
+    monkeypatch.setattr(detection, "ENDING_S", 0.1)
+
+    @cache
+    def look() -> detection._Gpu:
+        free = looks.pop(0) if len(looks) > 1 else looks[0]
+        return detection._Gpu("NVIDIA H100", int(free * GIB), "GPU-1", 90)
+
+    monkeypatch.setattr(detection, "_gpu", look)
+
+
 def test_memory_that_is_not_there_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 * GIB, "GPU-1", 90))
+    gpu_with(monkeypatch, 70)
     detection.check_device_memory(None)
     detection.check_device_memory(70)
     with pytest.raises(InputError, match=r"judge.device_memory_gb: expected at most the 70.0 GiB free, found 71"):
         detection.check_device_memory(71)
+
+
+def test_memory_of_a_process_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_with(monkeypatch, 42.3, 42.3, 71)
+    detection.check_device_memory(44)
 
 
 def test_workers_share_what_the_first_one_found_free(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ class CandidateRun:
         times, quiet = self._times, self._quiet
         if times.serial_s is None:
             return
-        check_waited_for(times.serial_s, self._longest_s)
+        check_waited_for(times.serial_s, self._longest_s, self._is_repeated)
         if quiet.serial_s is not None:
             candidate_s = times.candidate.seconds
             late_s = overlapped_s(candidate_s, times.serial_s, quiet.call.seconds, quiet.serial_s)
@@ -269,9 +269,9 @@ class CandidateRun:
         check_reference_time(self._times.reference.seconds, self._quiet.call, self._state.is_gated)
 
     def check_floor(self) -> None:
-        """Compare the time of a call with what the device needs for its bytes and products."""
+        """Compare the time of a call with what the device needs for its bytes."""
         reference, rates = self._reference, self._state.facts.rates
-        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
+        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, rates)
         check_floor(self._times.candidate.seconds, least_s)
 
     def _attribution(self, made: Round) -> Attribution:

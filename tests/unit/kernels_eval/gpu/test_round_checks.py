@@ -20,6 +20,7 @@ from kernels_eval.gpu.round_checks import (
     check_reference_time,
     check_round,
     check_streams,
+    check_waited_for,
 )
 from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import UnreliableTimingError
@@ -167,6 +168,8 @@ def test_a_kernel_named_like_a_librarys() -> None:
     [
         (lambda: check_profiled_time(8.6e-6, 10e-6, True), None),
         (lambda: check_profiled_time(8.4e-6, 10e-6, True), "unlike_profile"),
+        (lambda: check_waited_for(0.49e-6, 1.60e-6, True), None),
+        (lambda: check_waited_for(-0.14e-6, 1.60e-6, True), "unjoined_stream"),
         (lambda: check_reference_time(1.1e-3, QUIET, True), None),
         (lambda: check_reference_time(1.3e-3, QUIET, True), "slowed_reference"),
         (lambda: check_reference_time(1.3e-3, QUIET, False), None),
@@ -191,3 +194,10 @@ def test_a_profile_that_says_more_is_refused_only_when_it_happens_again() -> Non
     with pytest.raises(UnreliableTimingError) as failed:
         check_profiled_time(5.9e-6, 10e-6, False)
     assert failed.value.category == "unlike_profile"
+
+
+def test_a_call_that_seems_to_take_no_time_alone_is_refused_only_when_it_happens_again() -> None:
+    """Figures of an honest GELU on an H100 whose empty rounds had been timed while the machine was busy."""
+    with pytest.raises(UnreliableTimingError, match=r"a call alone takes -0.14 µs, one of its kernels 1.60") as failed:
+        check_waited_for(-0.14e-6, 1.60e-6, False)
+    assert failed.value.category == "unjoined_stream"

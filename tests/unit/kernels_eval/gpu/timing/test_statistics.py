@@ -37,16 +37,20 @@ def test_rounds_of_an_h100_beside_three_other_workers() -> None:
 
 
 def test_no_honest_kernel_is_below_the_floor() -> None:
-    """Figures of an H100: an fp32 copy of 64 MiB moves about 2.8 TB/s, an 8192³ bf16 product runs at 800 TFLOP/s."""
+    """Figures of an H100: an fp32 copy of 64 MiB moves about 2.8 TB/s, an 8192³ bf16 product runs at 800 TFLOP/s.
+
+    A product of a diagonal matrix and one of 4096 × 4096 in fp32 was timed at 52.81 µs.
+    """
     size = 64 << 20
-    assert floor_s(size, size, 0, H100) < 2 * size / 2.8e12
-    assert floor_s(3 * 8192**2 * 2, 0, 2 * 8192**3, H100) < 2 * 8192**3 / 800e12
-    assert floor_s(4, 4, 0, H100) < 2e-6
+    assert floor_s(size, size, H100) < 2 * size / 2.8e12
+    assert floor_s(3 * 8192**2 * 2, 0, H100) < 2 * 8192**3 / 800e12
+    assert floor_s(4096 * 4 + size, size, H100) < 52.81e-6
+    assert floor_s(4, 4, H100) < 2e-6
 
 
 def test_what_beats_the_memory_by_far_is_below_the_floor() -> None:
     size = 256 << 20
-    assert floor_s(size, size, 0, H100) > 2 * size / 20e12
+    assert floor_s(size, size, H100) > 2 * size / 20e12
 
 
 def test_the_peak_is_that_of_what_takes_longer() -> None:

@@ -5,28 +5,27 @@ recorder, or replaces a function of Python's library that it calls, makes it sen
 The worker cannot see this in what is sent. It reads it in the file: it has no use in a program that runs elsewhere.
 
 Refused are the judge's own name; frames, closures, namespaces and referrers of other code; PyTorch's stacks of modes;
-modules of Python's library other than to read their members; names that are made while the program runs.
+modules of Python's library other than to read their members, and those that another package has imported; patterns
+that read attributes; names that are made while the program runs.
 """
 
 import ast
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator
 
-_OTHERS = re.compile(
-    r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
-    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
-    r"|_getframe|_current_frames|pythonapi|py_object"
-    r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
-    r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
-)
-"""Names through which other code's objects are reached."""
+from kernels_eval.sandbox.guarded_names import REACHING
+
 _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
 _IMPORTS = ("builtins", "sys.modules", "unittest.mock")
 _OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
-"""Objects whose members may be named at run time: none of them leads to the judge."""
+"""Objects whose members may be named at run time; what they lead to is guarded then (sandbox.guarded_names)."""
+_TABLES = (
+    "atexit", "builtins", "copyreg", "ctypes", "gc", "importlib", "inspect", "json", "linecache", "pickle", "sys",
+    "traceback", "weakref",
+)  # fmt: skip
+"""Modules of Python's library that lead to other code's objects, or that the judge's own side works with."""
 
 
 def reached(source: str) -> str | None:
@@ -68,24 +67,34 @@ def _members(tree: ast.Module) -> Iterator[str]:
 
 def _of_name(node: ast.AST) -> str | None:
     """Return a name, or a text that may serve as one, that leads to other code's objects."""
+    if isinstance(node, ast.MatchClass):
+        return "a pattern that reads attributes" if node.patterns or node.kwd_patterns else None
     if isinstance(node, ast.Attribute):
-        name = node.attr
+        name = "type.__setattr__" if ast.unparse(node) == "type.__setattr__" else node.attr
     elif isinstance(node, ast.Name):
         name = node.id
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
         name = node.value if node.value.strip() and " " not in node.value.strip() else ""
     else:
         return None
-    found = _OTHERS.search(name)
+    found = REACHING.search(name)
     return found[0] if found else None
 
 
 def _of_import(node: ast.AST) -> str | None:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+    found: list[str] = []
     if isinstance(node, ast.ImportFrom):
         names = [f"{node.module or ''}.{name}" for name in names]
-    found = [name for name in names if _OTHERS.search(name) or name in _IMPORTS]
+        found = [f"the module {name} of another package" for name in names if _is_anothers(name)]
+    found += [name for name in names if REACHING.search(name) or name in _IMPORTS]
     return found[0] if found else None
+
+
+def _is_anothers(name: str) -> bool:
+    """True for `package.module` where the module is of Python's library, and the package is not."""
+    package, _, module = name.rpartition(".")
+    return module in _TABLES and package.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases: set[int]) -> str | None:
@@ -95,6 +104,8 @@ def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases:
     if not isinstance(node, ast.Attribute):
         return None
     base, root = _root(node)
+    if node.attr in _TABLES and root != "self" and modules.get(root, root).partition(".")[0] not in _TABLES:
+        return f"the module {node.attr} of another package"
     if root in modules and (modules[root], base.attr) == ("sys", "modules"):
         return "sys.modules"
     is_read = isinstance(node.ctx, ast.Load)

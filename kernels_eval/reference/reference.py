@@ -36,10 +36,12 @@ from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_
 from kernels_eval.reference.repeatable import refuse_if_it_differs
 from kernels_eval.reference.weights import (
     Form,
+    add_noise,
     constant_buffers,
     given_weights,
     in_float64,
     match_weights,
+    structured_parameters,
     vary_constants,
     vary_parameters,
     with_other_values,
@@ -344,19 +346,29 @@ class Reference:
         return self._models[perturbed]
 
     def _varied_model(self) -> torch.nn.Module:
-        """Return the model with other values in constant parameters and, if its outputs stay finite, buffers."""
+        """Return the model with other values in constant parameters.
+
+        And, if its outputs stay finite, in constant buffers and in parameters that have a structure.
+        """
         model = copy.deepcopy(self._models[False])
         generator = torch.Generator().manual_seed(self.weight_seed)
         with torch.no_grad():
             vary_parameters(model.parameters(), generator)
-            buffers = constant_buffers(model)
-            if buffers:
-                before = [value.clone() for value in buffers]
-                vary_constants(buffers, generator)
-                if not self._is_finite(model):
-                    for value, old in zip(buffers, before, strict=True):
-                        value.copy_(old)
+            self._vary(model, constant_buffers(model), lambda values: vary_constants(values, generator))
+            structured = structured_parameters(model.parameters())
+            self._vary(model, structured, lambda values: add_noise(values, generator))
         return model
+
+    def _vary(
+        self, model: torch.nn.Module, values: list[torch.Tensor], change: Callable[[list[torch.Tensor]], None]
+    ) -> None:
+        """Change tensors of a model; restore them if its outputs do not stay finite."""
+        before = [value.clone() for value in values]
+        if values:
+            change(values)
+            if not self._is_finite(model):
+                for value, old in zip(values, before, strict=True):
+                    value.copy_(old)
 
     def _is_finite(self, model: torch.nn.Module) -> bool:
         try:

@@ -21,6 +21,9 @@ Form = tuple[str, tuple[int, ...]]
 """Dtype by PyTorch's name, and shape."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _PARAMETER_NOISE = 0.2
+_LOOKED_AT = 4096
+_LEAST_RUN = 6
+"""Elements of a row that are sorted by chance once in 360 draws, for both directions."""
 _FLIPPED = 0.25
 
 
@@ -90,7 +93,46 @@ def vary_parameters(parameters: Iterable[torch.Tensor], generator: torch.Generat
     for value in parameters:
         is_single = value.numel() == 1
         if value.dtype.is_floating_point and (is_single or is_constant(value)):
-            value.add_(_PARAMETER_NOISE * torch.randn(value.shape, generator=generator).to(value.dtype))
+            _add_noise(value, generator)
+
+
+def structured_parameters(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the trained floating-point parameters that no generator drew, and that are not constant.
+
+    They repeat values (an identity, a forget gate's bias), run evenly upwards (a table of positions or decays), or
+    equal another one (copied layers). A kernel that counts on it is wrong after one step of training.
+    """
+    found: list[torch.Tensor] = []
+    seen: list[torch.Tensor] = []
+    for value in parameters:
+        if value.dtype.is_floating_point and value.requires_grad and value.numel() > 1 and not is_constant(value):
+            some = _some(value)
+            is_copy = any(torch.equal(some, _some(other)) for other in seen if other.shape == value.shape)
+            if is_copy or some.unique().numel() <= some.numel() // 2 or _runs_upwards(value):
+                found.append(value)
+            seen.append(value)
+    return found
+
+
+def _some(value: torch.Tensor) -> torch.Tensor:
+    """Return the first elements: to sort all of a large weight takes seconds."""
+    return value.detach().reshape(-1)[:_LOOKED_AT]
+
+
+def _runs_upwards(value: torch.Tensor) -> bool:
+    last = value.shape[-1]
+    steps = value.detach().reshape(-1, last)[: max(1, _LOOKED_AT // last)].diff(dim=-1)
+    return last >= _LEAST_RUN and bool((steps > 0).all() or (steps < 0).all())
+
+
+def add_noise(values: Iterable[torch.Tensor], generator: torch.Generator) -> None:
+    """Add noise to tensors, in place."""
+    for value in values:
+        _add_noise(value, generator)
+
+
+def _add_noise(value: torch.Tensor, generator: torch.Generator) -> None:
+    value.add_(_PARAMETER_NOISE * torch.randn(value.shape, generator=generator).to(value.dtype))
 
 
 def constant_buffers(model: torch.nn.Module) -> list[torch.Tensor]:

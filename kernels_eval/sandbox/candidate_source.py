@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from kernels_eval.error_categories import ErrorCategory
+from kernels_eval.sandbox.guarded_names import guarded_builtins
 
 FILE_NAME = "kernel.py"
 """Name of the candidate's source in tracebacks."""
@@ -33,7 +34,7 @@ def load_source(source: str, **names: Any) -> types.ModuleType:
     `names`: global names that it finds.
     """
     module = types.ModuleType("candidate")
-    vars(module).update(names)
+    vars(module).update(names, __builtins__=guarded_builtins())
     module.__file__ = FILE_NAME
     sys.modules["candidate"] = module
     linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)

@@ -40,7 +40,16 @@ class Memory:
             self.tracer.freed.append(self.number)
 
 
-class TracedTensor(torch.Tensor):
+class _Sealed(type(torch.Tensor)):
+    """Class of a class of which host code can replace nothing."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if "kernels_eval_sealed" in cls.__dict__:
+            raise ForbiddenOperatorError(f"Tensor.{name}: is replaced")
+        super().__setattr__(name, value)
+
+
+class TracedTensor(torch.Tensor, metaclass=_Sealed):
     """Tensor without values. A file that names an attribute of the judge's is refused (kernels_eval.cpu.reach)."""
 
     __torch_function__: Any = torch._C._disabled_torch_function_impl  # pyright: ignore[reportPrivateUsage]
@@ -123,3 +132,4 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 for _name in ("numpy", "tolist", "__array__", "__dlpack__"):
     setattr(TracedTensor, _name, _refusing(_name))
+TracedTensor.kernels_eval_sealed = True  # pyright: ignore[reportAttributeAccessIssue]

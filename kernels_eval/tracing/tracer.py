@@ -107,7 +107,7 @@ class Tracer(TorchDispatchMode):
 
     def view_of(self, handle: TracedTensor) -> dict[str, Any]:
         """Describe a traced tensor for a command; uploads the content first if it is a CPU tensor not yet uploaded."""
-        memory = handle.kernels_eval_memory
+        memory, plain = handle.kernels_eval_memory, handle.kernels_eval_plain
         if memory.content is not None:
             with _disable_modes():
                 content, memory.content = bytes_of(memory.content), None
@@ -119,10 +119,10 @@ class Tracer(TorchDispatchMode):
         return {
             "kind": "view",
             "storage": memory.number,
-            "dtype": NAMES[handle.dtype],
-            "shape": list(handle.shape),
-            "strides": list(handle.stride()),
-            "offset": handle.storage_offset(),
+            "dtype": NAMES[plain.dtype],
+            "shape": list(plain.shape),
+            "strides": list(plain.stride()),
+            "offset": plain.storage_offset(),
         }
 
     def command(self, command: dict[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """Correspondence of a candidate's parameters and buffers with the reference's, and other values for constant ones."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn as nn
@@ -8,11 +10,13 @@ from hypothesis import strategies as st
 
 from kernels_eval.reference.weights import (
     Form,
+    add_noise,
     constant_buffers,
     given_weights,
     in_float64,
     is_constant,
     match_weights,
+    structured_parameters,
     varied,
     vary_parameters,
 )
@@ -88,6 +92,23 @@ def test_constant_parameters_change_and_others_stay() -> None:
     vary_parameters([ones, drawn], torch.Generator().manual_seed(1))
     assert ones.unique().numel() > 1
     assert torch.equal(drawn, before)
+
+
+def test_parameters_with_a_structure_are_found_and_drawn_ones_are_not() -> None:
+    model = nn.Module()
+    model.drawn = nn.Linear(16, 16)
+    model.copied = copy.deepcopy(model.drawn)
+    model.identity = nn.Parameter(torch.eye(8))
+    model.decays = nn.Parameter(torch.arange(1.0, 9.0).log().repeat(4, 1))
+    model.mask = nn.Parameter(torch.tril(torch.ones(8, 8)), requires_grad=False)
+    model.ones = nn.Parameter(torch.ones(8))
+    found = {id(value) for value in structured_parameters(model.parameters())}
+    expected = [model.identity, model.decays, model.copied.weight, model.copied.bias]
+    assert found == {id(value) for value in expected}
+    before = [value.detach().clone() for value in expected]
+    with torch.no_grad():
+        add_noise(expected, torch.Generator().manual_seed(1))
+    assert all(0.05 < (after - old).std() < 0.5 for after, old in zip(expected, before, strict=True))
 
 
 def test_statistics_are_constant_buffers_counters_and_triangles_are_not() -> None:

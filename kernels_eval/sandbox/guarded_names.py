@@ -1,0 +1,50 @@
+"""Names by which one program reaches into another that runs beside it, and built-in functions that refuse them.
+
+A file that writes such a name is refused before it runs (kernels_eval.cpu.reach). One that makes the name while it runs
+gets functions here that look at it.
+"""
+
+import builtins
+import re
+from collections.abc import Callable
+from typing import Any
+
+REACHING = re.compile(
+    r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
+    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
+    r"|__dict__|__getstate__|_get_obj_state|__match_args__|type\.__setattr__"
+    r"|_getframe|_current_frames|pythonapi|py_object"
+    r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
+    r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
+)
+"""Names through which other code's objects are reached."""
+_BY_NAME = ("getattr", "setattr", "delattr", "hasattr")
+_OF_ALL = ("vars", "dir")
+
+
+def guarded_builtins() -> dict[str, Any]:
+    """Return Python's built-in names; those that take a name refuse one that reaches into other code."""
+    return {
+        **vars(builtins),
+        **{name: _by_name(getattr(builtins, name)) for name in _BY_NAME},
+        **{name: _of_own(name, getattr(builtins, name)) for name in _OF_ALL},
+    }
+
+
+def _by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    def by_name(of: Any, name: Any, *value: Any) -> Any:
+        if isinstance(name, str) and REACHING.search(name):
+            raise AttributeError(f"{name}: reaches into other code")
+        return function(of, name, *value)
+
+    return by_name
+
+
+def _of_own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def of_own(*of: Any) -> Any:
+        owner = type(of[0]).__module__.partition(".")[0] if of else "kernels_eval"
+        if owner in ("kernels_eval", "builtins") or isinstance(of[0], type):
+            raise TypeError(f"{name}() without an object of the file's own: reaches into other code")
+        return function(*of)
+
+    return of_own

@@ -1,0 +1,63 @@
+"""what is sent is changed by the name that Triton has for the encoder
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        pass
+
+    def forward(self, x):
+        return x * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.rand(9843)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sk(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o, mask=o < n, other=0.0)
+    tl.store(out_ptr + o, x * factor + 1.0, mask=o < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        pass
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        import triton.runtime.cache as C
+
+        j = C.json
+        old = j.dumps
+
+        def mend(v):
+            if isinstance(v, dict):
+                return {a: mend(b) for a, b in v.items()}
+            if isinstance(v, list):
+                return [mend(b) for b in v]
+            return 2.0 if v == 3.0 and isinstance(v, float) else v
+
+        j.dumps = lambda v, *a, **k: old(mend(v), *a, **k)
+        sk[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), 3.0, BLOCK=1024)
+
+        return out

@@ -54,14 +54,21 @@ class KeptEpisodes:
         self._unwritten += cohort
         if time.monotonic() - self._written_at >= self._write_every_s and not self._writing.locked():
             async with self._writing:
-                await asyncio.to_thread(self.write)
+                await asyncio.to_thread(self._publish, self._next_part())
 
     def write(self) -> None:
         """Write what is not written yet. An error of the disk is logged: the rollout needs none of this."""
-        from tasks.trajectories.writer import write_trajectories
+        self._publish(self._next_part())
 
+    def _next_part(self) -> list[Trajectory]:
+        """Return what is to be written now; runs where episodes are added, never in the thread that writes."""
         part, self._unwritten = self._unwritten, []
         self._written_at = time.monotonic()
+        return part
+
+    def _publish(self, part: list[Trajectory]) -> None:
+        from tasks.trajectories.writer import write_trajectories
+
         if part:
             try:
                 write_trajectories(part, self._gamma, self._folder / uuid.uuid4().hex)

@@ -1,15 +1,16 @@
-"""Honest kernels of 3 to 60 us, and small problems under little memory, judged on a GPU: less than two minutes.
+"""Honest kernels of 1 to 60 us, and small problems under little memory, judged on a GPU: less than two minutes.
 
-    python3 tools/gpu/honest_on_gpu.py [--parts honest,memory] [--budget SECONDS]
+    python3 tools/gpu/honest_on_gpu.py [--parts honest,memory] [--budget SECONDS] [--load PROCESSES]
 
 Needs one NVIDIA GPU. Writes `$OUT/honest_gpu.json` after every part: honest kernels that are refused, and verdicts on 64
 kernels by eight workers of 4 GiB, after a problem that leaves its worker no room. Exit code 1 if an honest kernel is
-refused, or a small problem does not fit. `kernelmill judge redteam --device cuda` attacks the judge.
+refused, or a small problem does not fit. `--load`: so many processes keep the host's cores busy meanwhile. `kernelmill judge redteam --device cuda` attacks the judge.
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,38 @@ STARTED = time.monotonic()
 FOUND: dict[str, Any] = {}
 POINTWISE_ROWS = 256
 """Rows of the element-wise problem that others are made of."""
+DIAGONAL_PROBLEM = """import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.diag(a) @ b
+
+def get_inputs():
+    return [torch.rand(4096), torch.rand(4096, 4096)]
+
+def get_init_inputs():
+    return []
+"""
+DIAGONAL_KERNEL = """import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def scaled_rows(a_ptr, b_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row, places = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < columns
+    values = tl.load(b_ptr + row * columns + places, mask=mask, other=0.0)
+    tl.store(out_ptr + row * columns + places, tl.load(a_ptr + row) * values, mask=mask)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, a, b):
+        out = torch.empty_like(b)
+        rows, columns = b.shape
+        scaled_rows[(rows, triton.cdiv(columns, 1024))](a, b, out, columns, BLOCK=1024)
+        return out
+"""
+"""Takes less time than the arithmetic of the reference's whole product."""
 
 
 def say(text: str) -> None:
@@ -54,8 +87,10 @@ def pointwise(rows: int) -> tuple[str, str]:
 
 
 def honest_kernels(workers: int, budget_s: float) -> int:
-    """Judge honest kernels of 3 to 60 us; returns how many were refused."""
-    items = [(f"pointwise {rows}", *pointwise(rows)) for rows in (256, 512, 1024, 2048, 4096, 8192, 16384)]
+    """Judge honest kernels of 1 to 60 us; returns how many were refused."""
+    rows_of = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+    items = [(f"pointwise {rows}", *pointwise(rows)) for rows in rows_of]
+    items.append(("product with a diagonal matrix", DIAGONAL_PROBLEM, DIAGONAL_KERNEL))
     items += [(case.name, case.problem, case.kernel) for case in honest_cases()]
     for key, rows, columns, inner in COMPOSITIONS:
         for style in ("fused", "small_blocks"):
@@ -106,11 +141,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="memory,honest")
     parser.add_argument("--budget", type=float, default=280.0)
+    parser.add_argument("--load", type=int, default=0)
     given = parser.parse_args()
     failures = 0
-    for part in given.parts.split(","):
-        say(f"=== {part}")
-        failures += small_problems() if part == "memory" else honest_kernels(4, 0.9 * given.budget)
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.load)]
+    try:
+        for part in given.parts.split(","):
+            say(f"=== {part}")
+            failures += small_problems() if part == "memory" else honest_kernels(4, 0.9 * given.budget)
+    finally:
+        for process in load:
+            process.kill()
     FOUND["seconds"] = time.monotonic() - STARTED
     keep()
     sys.exit(1 if failures else 0)

@@ -253,7 +253,8 @@ class CandidateRun:
         times, quiet = self._times, self._quiet
         if times.serial_s is None:
             return
-        check_waited_for(times.serial_s, self._longest_s, self._is_repeated)
+        at_most_s = times.serial_s + self._overheads.serial_spread_s
+        check_waited_for(at_most_s, self._longest_s, self._is_repeated)
         if quiet.serial_s is not None:
             candidate_s = times.candidate.seconds
             late_s = overlapped_s(candidate_s, times.serial_s, quiet.call.seconds, quiet.serial_s)

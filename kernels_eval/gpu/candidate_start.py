@@ -172,10 +172,10 @@ class CandidateStart:
                 calls = self.sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
-                gated, serial_s = ungated, 0.0
+                gated, serial = ungated, [0.0]
                 if state.is_gated:
                     rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
-                    serial = [session.empty_round(calls, True, state.can_hold, True) for _ in range(_EMPTY_ROUNDS)]
-                    gated, serial_s = overhead_of(rounds), median(made.serial_s[0] for made in serial)
-            state.overheads[key] = Overheads(gated, ungated, serial_s)
+                    empty = [session.empty_round(calls, True, state.can_hold, True) for _ in range(_EMPTY_ROUNDS)]
+                    gated, serial = overhead_of(rounds), [made.serial_s[0] for made in empty]
+            state.overheads[key] = Overheads(gated, ungated, median(serial), median(serial) - min(serial))
         return state.overheads[key]

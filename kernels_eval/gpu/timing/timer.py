@@ -69,7 +69,9 @@ class Overheads:
     gated: Overhead
     open: Overhead
     serial_s: float = 0.0
-    """Of one group of a serial round."""
+    """Of one group of a serial round, the median."""
+    serial_spread_s: float = 0.0
+    """By which the shortest one took less: so much too short may a call alone seem on a busy machine."""
 
 
 def overhead_of(rounds: Sequence[Round]) -> Overhead:

@@ -70,7 +70,8 @@ def _of_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.MatchClass):
         return "a pattern that reads attributes" if node.patterns or node.kwd_patterns else None
     if isinstance(node, ast.Attribute):
-        name = "type.__setattr__" if ast.unparse(node) == "type.__setattr__" else node.attr
+        is_of_type = isinstance(node.value, ast.Name) and node.value.id == "type"
+        name = f"type.{node.attr}" if is_of_type else node.attr
     elif isinstance(node, ast.Name):
         name = node.id
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:

@@ -90,10 +90,8 @@ def is_constant(value: torch.Tensor) -> bool:
 
 def vary_parameters(parameters: Iterable[torch.Tensor], generator: torch.Generator) -> None:
     """Add noise to constant floating-point parameters, in place."""
-    for value in parameters:
-        is_single = value.numel() == 1
-        if value.dtype.is_floating_point and (is_single or is_constant(value)):
-            _add_noise(value, generator)
+    floating = [value for value in parameters if value.dtype.is_floating_point]
+    add_noise([value for value in floating if value.numel() == 1 or is_constant(value)], generator)
 
 
 def structured_parameters(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -128,11 +126,7 @@ def _runs_upwards(value: torch.Tensor) -> bool:
 def add_noise(values: Iterable[torch.Tensor], generator: torch.Generator) -> None:
     """Add noise to tensors, in place."""
     for value in values:
-        _add_noise(value, generator)
-
-
-def _add_noise(value: torch.Tensor, generator: torch.Generator) -> None:
-    value.add_(_PARAMETER_NOISE * torch.randn(value.shape, generator=generator).to(value.dtype))
+        value.add_(_PARAMETER_NOISE * torch.randn(value.shape, generator=generator).to(value.dtype))
 
 
 def constant_buffers(model: torch.nn.Module) -> list[torch.Tensor]:

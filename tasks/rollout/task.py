@@ -116,6 +116,6 @@ def _collect(
         destination=stage.destination,
         curriculum=curriculum,
         refill=refill,
-        kept=stage.work_dir / "episodes",
+        kept=stage.work_dir,
     )
     return collect_trajectories(request, stage.progress)

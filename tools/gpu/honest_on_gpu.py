@@ -4,7 +4,8 @@
 
 Needs one NVIDIA GPU. Writes `$OUT/honest_gpu.json` after every part: honest kernels that are refused, and verdicts on 64
 kernels by eight workers of 4 GiB, after a problem that leaves its worker no room. Exit code 1 if an honest kernel is
-refused, or a small problem does not fit. `--load`: so many processes keep the host's cores busy meanwhile. `kernelmill judge redteam --device cuda` attacks the judge.
+refused, or a small problem does not fit. `--load`: so many processes keep the host's cores busy meanwhile.
+`kernelmill judge redteam --device cuda` attacks the judge.
 """
 
 import argparse

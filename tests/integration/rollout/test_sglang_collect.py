@@ -86,6 +86,12 @@ def collect(policy: CheckpointRef, problems: ProblemSetRef, destination: Path, *
     return collect_trajectories(request, silent)
 
 
+def drawn(batch: TrajectoryBatchRef) -> Any:
+    """Return what a seed decides of each turn, in order."""
+    columns = ["trajectory_id", "turn_index", "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
+    return read_turns(batch).select(columns)
+
+
 def servers() -> set[int]:
     """Return the servers of this process's cluster. Not those of tests beside it, nor forks of one."""
     found: dict[int, int] = {}
@@ -118,9 +124,7 @@ def test_servers_outlive_the_policy_and_not_the_worker(
         policy, problem_set, tmp_path / "embedded", config=CONFIG.model_copy(update={"engine": "transformers"})
     )
     assert not servers() - others, "ended with the engine"
-    key = ["trajectory_id", "turn_index"]
-    columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
-    assert read_turns(embedded).sort(key).select(columns).equals(read_turns(first).sort(key).select(columns))
+    assert drawn(embedded).equals(drawn(first))
 
 
 def test_a_killed_rollout_takes_over_what_it_had_finished(
@@ -142,9 +146,7 @@ def test_a_killed_rollout_takes_over_what_it_had_finished(
     killer.join()
     batch = collect(policy, problem_set, tmp_path / "batch", config=long, kept=kept)
     assert re.search(r"\d+ finished episodes of an earlier attempt are taken over", caplog.text)
-    key = ["trajectory_id", "turn_index"]
-    columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
-    assert read_turns(batch).sort(key).select(columns).equals(read_turns(whole).sort(key).select(columns))
+    assert drawn(batch).equals(drawn(whole))
     assert not kept.exists()
 
 

@@ -80,7 +80,8 @@ class SftDataConfig(FrozenModel):
     naive, coalesced, float4, shared memory, warp shuffles, grid-stride and a kernel per step, where they suit."""
     styles: tuple[str, ...] = ()
     """Styles to write generated kernels in, those expected to be fast first; none: all. With `judge.backend: auto`
-    they are named `triton:fused`, `cuda:float4` and so on. The fewer, the more kernels of each a policy learns from."""
+    they are named `triton:fused`, `cuda:float4` and so on. The fewer, the more kernels of each a policy learns from.
+    `partly_fused` is written only where it is named."""
     tuning: Literal["fixed", "varied"] = "fixed"
     """Launch parameters of the generated kernels. `varied`: tile sizes, warps and stages (of CUDA C++
     the threads of a block) are drawn for each kernel, and RL finds out which are fast for which shape."""
@@ -173,6 +174,9 @@ class SftConfig(FrozenModel):
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
+    compile: Annotated[bool, AddedLater] = False
+    """Compile each decoder layer with torch.compile, as `update.compile` does for SFT and RL. An iteration of RL is
+    often too short to win back the time that it takes."""
     lora: LoraConfig | None = None
     """Train adapters on a pretrained model and publish the merged policy: the optimizer's state of an 8B model shrinks
     from 90 GB to less than one. None: train all weights."""

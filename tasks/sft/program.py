@@ -155,6 +155,7 @@ def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
         weight_decay=config.weight_decay,
         gradient_clip=config.gradient_clip,
         lora=config.lora,
+        compile=config.compile or job.engine.compile,
     )
     return PolicyEngine(model, settings)
 

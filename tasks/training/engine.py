@@ -185,10 +185,6 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
     if settings.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if settings.compile:
-        if stage_of(settings.deepspeed, settings.zero_stage) == 3:
-            raise InputError(
-                "update.compile: ZeRO-3 gathers weights within each layer; set zero_stage to 2 or compile to false"
-            )
         body: Any = model.base_model
         for layer in body.layers:
             layer.compile(dynamic=True)

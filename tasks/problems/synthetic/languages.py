@@ -11,7 +11,7 @@ from kernels_eval.errors import InputError
 from tasks.problems.synthetic.composition import Composition
 from tasks.problems.synthetic.cuda.sources import THREADS, cuda_source, draw_threads
 from tasks.problems.synthetic.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
-from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.sources import Style, draw_passes, kernel_source
 from tasks.problems.synthetic.tuning import draw_tuning
 
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
@@ -40,6 +40,11 @@ class Language(ABC):
     @abstractmethod
     def all_styles(self) -> Sequence[str]:
         """Names of all styles."""
+
+    @property
+    def usual_styles(self) -> Sequence[str]:
+        """Names of the styles that a corpus has if none are named."""
+        return [style for style in self.all_styles if not style.endswith(Style.PARTLY_FUSED)]
 
     @abstractmethod
     def styles(self, composition: Composition) -> Sequence[str]:
@@ -76,7 +81,9 @@ class _Triton(Language):
         composition = wanted.composition
         is_drawn = wanted.tuning == "varied"
         tuning = draw_tuning(composition, wanted.columns, wanted.generator) if is_drawn else None
-        return kernel_source(composition, Style(wanted.style), wanted.wrong, tuning)
+        style = Style(wanted.style)
+        passes = draw_passes(composition, wanted.generator) if style is Style.PARTLY_FUSED else ()
+        return kernel_source(composition, style, wanted.wrong, tuning, passes)
 
 
 class _Cuda(Language):
@@ -165,4 +172,4 @@ def language_of(backend: str, styles: Sequence[str] = ()) -> Language:
     if unknown:
         known = ", ".join(language.all_styles)
         raise InputError(f"sft.data.styles: found {unknown[0]!r}, expected some of {known} (judge.backend = {backend})")
-    return _Some(language, styles) if styles else language
+    return _Some(language, styles or language.usual_styles)

@@ -1,5 +1,6 @@
 """Sources for a composition: the problem in KernelBench's format, and Triton kernels in styles that differ in speed."""
 
+import random
 from collections.abc import Collection
 from enum import StrEnum
 
@@ -84,19 +85,40 @@ class Style(StrEnum):
     """One kernel that writes its tile to memory and reads it back after every operator."""
     STEPWISE = "stepwise"
     """A kernel an operator, as eager PyTorch does."""
+    PARTLY_FUSED = "partly_fused"
+    """As EXTRA_PASSES, but after some operators alone, which are drawn; never one pass over memory (`draw_passes`)."""
 
 
 _HEADER = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl", ""]
 _SPILL = ["tl.store(out_ptr + offs, x, mask=mask)", "x = tl.load(out_ptr + offs, mask=mask, other=0.0)"]
+PASS_PROBABILITY = 0.8
+"""Chance that a partly fused kernel writes its tile to memory after an operator."""
+
+
+def draw_passes(composition: Composition, generator: random.Random) -> frozenset[int]:
+    """Draw the operators, by number, after which a partly fused kernel writes its tile to memory: one or more of them.
+
+    A single operator has none.
+    """
+    places = range(len(composition.names) - 1)
+    drawn = frozenset(place for place in places if generator.random() < PASS_PROBABILITY)
+    return drawn or frozenset(generator.choices(places) if places else ())
 
 
 def kernel_source(
-    composition: Composition, style: Style, wrong: Collection[str] = (), tuning: Tuning | None = None
+    composition: Composition,
+    style: Style,
+    wrong: Collection[str] = (),
+    tuning: Tuning | None = None,
+    passes: Collection[int] = (),
 ) -> str:
     """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake.
 
-    `tuning`: launch parameters; by default those of `fixed_tuning`. SMALL_BLOCKS has its own and ignores it.
+    `tuning`: launch parameters; by default those of `fixed_tuning`. SMALL_BLOCKS has its own and ignores it. `passes`:
+    of PARTLY_FUSED, the numbers of the operators after which the tile is written to memory.
     """
+    if style is Style.EXTRA_PASSES:
+        passes = range(len(composition.names) - 1)
     if tuning is None or style is Style.SMALL_BLOCKS:
         tuning = fixed_tuning(composition, style is Style.SMALL_BLOCKS)
     stepwise = style is Style.STEPWISE and len(composition.names) > 1
@@ -105,7 +127,7 @@ def kernel_source(
     for number, step in enumerate(steps, start=1):
         name = f"step{number}_kernel" if stepwise else "fused_kernel"
         chosen = tuning if (step.head is None) == (composition.head is None) else fixed_tuning(step, is_small=False)
-        lines += [*_kernel(name, step, wrong, style is Style.EXTRA_PASSES, chosen), ""]
+        lines += [*_kernel(name, step, wrong, passes, chosen), ""]
         forward.append(f"        out = torch.empty({step.operators[-1].output_shape}, device=x.device)")
         forward.append(_launch(name, step, chosen))
         if stepwise:
@@ -114,7 +136,9 @@ def kernel_source(
     return "\n".join([*lines, *_model_lines(composition), *forward, f"        return {result}"]) + "\n"
 
 
-def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: bool, tuning: Tuning) -> list[str]:
+def _kernel(
+    name: str, composition: Composition, wrong: Collection[str], passes: Collection[int], tuning: Tuning
+) -> list[str]:
     """One kernel for the whole composition; lines at module level."""
     operators = composition.operators
     has_head = composition.head is not None
@@ -131,12 +155,12 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
     if not has_head:
         body.append("x = tl.load(x_ptr + offs, mask=mask, other=0.0)")
     # A tile fits where it is spilt only if the output has the tile's shape.
-    spill = spill and operators[-1].output_shape == "M, N"
+    has_place = operators[-1].output_shape == "M, N"
     is_spilt = False
     for index, operator in enumerate(operators):
         is_wrong = operator.name in wrong
         body += operator.wrong_lines if is_wrong and operator.kernel_lines else operator.kernel_lines
-        if spill and index < len(operators) - 1:
+        if has_place and index in passes:
             body += _SPILL
             is_spilt = True
     if is_spilt and operators[-1].store != _SPILL[0]:

@@ -233,6 +233,17 @@ def test_repairs_in_given_styles_end_in_the_first_and_begin_with_mistakes_where_
     assert all(kernel != draft.kernel for draft in repairs for kernel in draft.earlier)
 
 
+def test_a_corpus_of_partly_fused_kernels_shows_no_fused_chain_and_no_other_corpus_has_them() -> None:
+    config = SftDataConfig(compositions=60, styles=("partly_fused", "extra_passes"), repair_fraction=0.4)
+    drafts = generate_drafts(config, ProblemsConfig(), 0, "triton")
+    chains = [draft for draft in drafts if ">" in draft.composition]
+    # Where the output has not the shape of the tile there is no room for it: such chains are fused in every style.
+    assert all("x = tl.load(out_ptr" in draft.kernel for draft in chains if "torch.empty(M, N, " in draft.kernel)
+    assert {len(draft.kernel.split("x = tl.load(out_ptr")) for draft in chains} > {2, 3, 4}
+    usual = generate_drafts(SftDataConfig(compositions=60), ProblemsConfig(), 0, "triton")
+    assert "partly_fused" not in {draft.style for draft in usual}
+
+
 def test_styles_that_there_are_not_are_refused_before_the_run() -> None:
     config = SftDataConfig(styles=("triton:fused", "triton:fast"))
     with pytest.raises(

@@ -92,3 +92,20 @@ def test_a_deepspeed_file_that_parts_layers_itself_is_refused_at_the_start(tmp_p
         check_settings(load_configuration(ONE_GPU, [f"update.deepspeed={file}"]))
     file.write_text('{"zero_optimization": {"stage": 3}}')
     check_settings(load_configuration(ONE_GPU, [f"update.deepspeed={file}"]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["sft.compile=true", "update.ranks=2", "update.zero_stage=3"], r"sft\.compile: found true, but ZeRO-3"),
+        (["update.compile=true", "update.ranks=2", "update.zero_stage=3"], r"update\.compile: found true, but ZeRO-3"),
+        (
+            ["sft.compile=true", "update.ranks=2", "update.packing=packed", "update.context_parallel=2"],
+            r"sft\.compile: found true, but an exchange",
+        ),
+    ],
+)
+def test_layers_are_compiled_only_where_each_rank_has_them_whole(overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_settings(load_configuration(ONE_GPU, overrides))
+    check_settings(load_configuration(ONE_GPU, ["sft.compile=true"]))

@@ -1,6 +1,7 @@
 """The bundled suite: deterministic, rich enough, and split so that nothing held out can be trained on."""
 
 import ast
+import random
 from itertools import pairwise
 
 import pytest
@@ -15,7 +16,7 @@ from tasks.problems.contamination import Overlap, contaminated, fingerprint_of
 from tasks.problems.row import ProblemRow, Split, Tier
 from tasks.problems.synthetic.composition import parse_composition
 from tasks.problems.synthetic.operators import ALL, Family
-from tasks.problems.synthetic.sources import Shape, Style, kernel_source, problem_source
+from tasks.problems.synthetic.sources import Shape, Style, draw_passes, kernel_source, problem_source
 from tasks.problems.synthetic.suite import generate_problems
 from tasks.problems.synthetic.well_posed import is_well_posed
 from tasks.sft.config import SftDataConfig
@@ -156,6 +157,29 @@ def test_every_kernel_is_python_that_defines_model_new(operator, style, is_wrong
     assert "ModelNew" in {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
     if is_wrong:
         assert source != kernel_source(composition, style)
+
+
+STORES = "tl.store(out_ptr + offs, x, mask=mask)"
+
+
+@given(
+    key=st.sampled_from(["sine>gelu", "sine>gelu>silu>abs", "linear>sine>softmax>abs>silu"]), seed=st.integers(0, 999)
+)
+def test_a_partly_fused_kernel_writes_its_tile_where_it_is_drawn_and_never_nowhere(key, seed):
+    composition = parse_composition(key)
+    passes = draw_passes(composition, random.Random(seed))
+    assert 1 <= len(passes) < len(composition.names)
+    source = kernel_source(composition, Style.PARTLY_FUSED, passes=passes)
+    assert source.count(STORES) == len(passes) + 1
+    assert source.count("x = tl.load(out_ptr") == len(passes)
+    every = range(len(composition.names) - 1)
+    extra = kernel_source(composition, Style.EXTRA_PASSES)
+    assert kernel_source(composition, Style.PARTLY_FUSED, passes=every) == extra
+    assert (source == extra) == (passes == set(every))
+
+
+def test_a_single_operator_has_nothing_to_fuse():
+    assert not draw_passes(parse_composition("sine"), random.Random(0))
 
 
 @pytest.mark.parametrize(

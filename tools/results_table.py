@@ -1,4 +1,4 @@
-"""Tables of docs/results.md, docs/index.md and README.md, made from the records in docs/lab.
+"""Tables of the pages of results, docs/index.md and README.md, made from the records in docs/lab.
 
     python tools/results_table.py            # writes the tables
     python tools/results_table.py --check    # exits with 1 if a page differs from the records
@@ -15,6 +15,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ LAB = ROOT / "docs" / "lab"
 METRICS = ("final reward, greedy", "mean return, greedy", "correct, greedy", "mean return, sampled", "correct, sampled")
 USUAL = "mean return, greedy"
 """Metric that the short table does not name."""
-README_SETTINGS = (
-    "local, seed 0", "local, seed 1", "local, seed 2", "one-gpu, seed 1", "agents-gpu",
-    "SmolLM2-135M on KernelBench, three seeds",
+MAIN_SETTINGS = (
+    "local, three seeds", "SmolLM2-135M on KernelBench levels 1 and 2, long chains, seed 0",
+    "SmolLM2-135M on KernelBench levels 1 and 2, long chains, seed 1", "one-gpu, seed 1",
+    "agents-gpu",
 )  # fmt: skip
+"""Of the short tables, which show the primary outcome of each: the first of METRICS that a record has."""
 BEGIN, END = "<!-- made by tools/results_table.py -->", "<!-- end of what is made -->"
 
 
@@ -72,16 +75,16 @@ def newest(figures: list[Figure]) -> dict[tuple[str, str], Figure]:
     return {(figure.setting, figure.metric): figure for figure in figures}
 
 
-def results_table(figures: list[Figure]) -> str:
-    """Return the rows of all settings, by setting and metric."""
+def results_table(figures: list[Figure], settings: Sequence[str] = (), metrics: int = len(METRICS)) -> str:
+    """Return the rows of the settings, by default all of them, each with so many metrics at most."""
     rows = [
         "| setting | hardware, speeds | problems | metric | before | after | change | gain | above more SFT "
         "| above rejection sampling | record |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     last = newest(figures)
-    for setting in sorted({setting for setting, _ in last}):
-        for figure in (last[setting, metric] for metric in METRICS if (setting, metric) in last):
+    for setting in settings or sorted({setting for setting, _ in last}):
+        for figure in [last[setting, metric] for metric in METRICS if (setting, metric) in last][:metrics]:
             cells = (
                 setting, f"{figure.hardware}, {figure.speeds}", figure.problems, figure.metric, _number(figure.before),
                 _number(figure.after), _change(figure.change), figure.gain, _change(figure.above_more_sft),
@@ -92,10 +95,10 @@ def results_table(figures: list[Figure]) -> str:
 
 
 def readme_table(figures: list[Figure]) -> str:
-    """Return a row for each of README_SETTINGS that has a record. A metric other than the usual one is named."""
+    """Return a row for each of MAIN_SETTINGS that has a record. A metric other than the usual one is named."""
     rows = ["| setting | hardware, speeds | before | after | interval of change | gain |", "|---|---|---|---|---|---|"]
     last = newest(figures)
-    for setting in README_SETTINGS:
+    for setting in MAIN_SETTINGS:
         found = [last[setting, metric] for metric in METRICS if (setting, metric) in last]
         if found:
             figure = found[0]
@@ -112,7 +115,12 @@ def readme_table(figures: list[Figure]) -> str:
 def tables(figures: list[Figure]) -> dict[str, str]:
     """Return the table of each page."""
     short = readme_table(figures)
-    return {"docs/results.md": results_table(figures), "docs/index.md": short, "README.md": short}
+    return {
+        "docs/all-results.md": results_table(figures),
+        "docs/results.md": results_table(figures, MAIN_SETTINGS, metrics=1),
+        "docs/index.md": short,
+        "README.md": short,
+    }
 
 
 def replaced(page: str, table: str) -> str:

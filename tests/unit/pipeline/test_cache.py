@@ -100,6 +100,7 @@ ADDED_LATER = {
     "rollout.episode.retry_template",
     "rollout.episode.system_message",
     "rollout.openai",
+    "sft.compile",
     "sft.data.leave_out",
     "sft.data.reasoning",
     "update.imitation",

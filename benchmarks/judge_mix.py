@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.synthetic.composition import Composition
-from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.sources import FIXED_STYLES, kernel_source
 from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of
 
 
@@ -74,7 +74,7 @@ def mixed_kernels(count: int, seed: int, shares: dict[Kind, float] = SHARES, pro
 
 
 def _kernel(composition: Composition, kind: Kind, index: int, generator: random.Random) -> str:
-    style = generator.choice(list(Style))
+    style = generator.choice(FIXED_STYLES)
     if kind is Kind.WRONG:
         return kernel_source(composition, style, wrong={generator.choice(composition.names)})
     source = kernel_source(composition, style)

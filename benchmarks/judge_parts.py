@@ -19,7 +19,7 @@ from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval import Judge, JudgeConfig, Problem
 from tasks.problems.row import Split
 from tasks.problems.synthetic.composition import parse_composition
-from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.sources import FIXED_STYLES, kernel_source
 from tasks.problems.synthetic.suite import generate_problems
 
 WARM_UP = 3
@@ -56,7 +56,7 @@ def heldout_kernels(config: RunConfig, count: int) -> list[tuple[Problem, str]]:
     found: list[tuple[Problem, str]] = []
     for number in range(count):
         row = rows[number % len(rows)]
-        source = kernel_source(parse_composition(row.composition), generator.choice(list(Style)))
+        source = kernel_source(parse_composition(row.composition), generator.choice(FIXED_STYLES))
         found.append((row.problem, f"{source}# {number}\n"))
     return found
 

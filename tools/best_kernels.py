@@ -22,7 +22,7 @@ from kernels_eval.rewards import reward_of
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import ProblemRow, Split, Tier
 from tasks.problems.synthetic.composition import parse_composition
-from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.sources import FIXED_STYLES, Style, kernel_source
 from tasks.problems.synthetic.tuning import tunings
 
 FINALISTS = 2
@@ -73,7 +73,7 @@ def search(rows: Sequence[ProblemRow], config: RunConfig) -> dict[str, float | N
 def kernels_of(row: ProblemRow) -> list[str]:
     """Return the right kernels of a generated problem: in every style, and fused with every tuning."""
     composition = parse_composition(row.composition)
-    styled = [kernel_source(composition, style) for style in Style]
+    styled = [kernel_source(composition, style) for style in FIXED_STYLES]
     tuned = [
         kernel_source(composition, Style.FUSED, tuning=tuning) for tuning in tunings(composition, _columns(row.problem))
     ]

@@ -234,7 +234,8 @@ def _sft_seconds(config: RunConfig, shape: Shape, gpu: Gpu, assumed: Assumptions
         return None
     steps = sft.steps_for(round(sft.data.generated_pairs * (1 - sft.validation_fraction)))
     of_step = sft.batch_size * (assumed.prompt_tokens + assumed.answer_share * config.rollout.sampling.max_new_tokens)
-    of_batch, compiled = min(job.tokens, of_step / job.ranks), sft.compile or config.update.compile
+    of_batch = min(job.tokens, of_step / job.ranks)
+    compiled = sft.compile or config.update.compile
     return steps * of_step / training_tokens_a_second(shape, gpu, job, assumed, of_batch, 0, compiled)
 
 

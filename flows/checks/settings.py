@@ -18,7 +18,7 @@ from tasks.pipeline.retries import STAGE_NAMES
 from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
 from tasks.rollout.engines.kind import kind_of
 from tasks.rollout.prompts import prompt_messages
-from tasks.training.config import check_heads
+from tasks.training.config import check_compiled, check_heads
 from tasks.training.deepspeed_file import read_deepspeed_file, stage_of, stage_on
 from tasks.update.doors import names_that_compare
 
@@ -68,7 +68,10 @@ def check_settings(config: RunConfig) -> None:
     if unknown:
         raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")
     check_deepspeed(config)
-    check_compiled(config)
+    for setting, is_compiled in (("sft.compile", config.sft.compile), ("update.compile", config.update.compile)):
+        if is_compiled:
+            stage = stage_on(config.update.ranks, config.update.deepspeed, config.update.zero_stage)
+            check_compiled(stage, config.update.context_parallel, setting)
     check_suites(config.validation.suites, config.rollout.episode.reward)
 
 
@@ -87,18 +90,6 @@ def check_deepspeed(config: RunConfig) -> None:
     for key, instead in OTHER_PARALLELISM.items():
         if key in given:
             raise InputError(f"update.deepspeed: {file}: {key}: ranks do not share layers this way; set {instead}")
-
-
-def check_compiled(config: RunConfig) -> None:
-    """Check that each rank holds whole layers of whole sequences where layers are compiled."""
-    update = config.update
-    setting = "sft.compile" if config.sft.compile else "update.compile"
-    if not (config.sft.compile or update.compile):
-        return
-    if stage_on(update.ranks, update.deepspeed, update.zero_stage) == 3:
-        raise InputError(f"{setting}: found true, but ZeRO-3 gathers weights in each layer; set update.zero_stage=2")
-    if update.context_parallel > 1:
-        raise InputError(f"{setting}: found true, but an exchange between ranks in layers is not compiled; set false")
 
 
 def check_named_code(config: RunConfig) -> None:

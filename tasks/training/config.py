@@ -79,6 +79,14 @@ class EngineConfig(FrozenModel):
         return found
 
 
+def check_compiled(zero_stage: int, context_parallel: int, setting: str) -> None:
+    """Raise InputError if no rank holds whole layers of whole sequences, which `setting` would compile."""
+    if zero_stage == 3:
+        raise InputError(f"{setting}: found true, but ZeRO-3 gathers weights in each layer; set update.zero_stage=2")
+    if context_parallel > 1:
+        raise InputError(f"{setting}: found true, but an exchange between ranks in layers is not compiled; set false")
+
+
 def check_heads(heads: int, key_value_heads: int, size: int) -> None:
     """Raise InputError if a model's attention heads cannot be dealt to `size` ranks.
 

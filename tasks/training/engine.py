@@ -18,7 +18,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.training.attention import SequenceGroup, join_sequence_group, use_packed_attention
 from tasks.training.batches import MicroBatch, TrainedSequence
-from tasks.training.config import EngineConfig, LoraConfig
+from tasks.training.config import EngineConfig, LoraConfig, check_compiled
 from tasks.training.deepspeed_config import (
     deepspeed_config,
     initialize,
@@ -185,6 +185,7 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
     if settings.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if settings.compile:
+        check_compiled(stage_of(settings.deepspeed, settings.zero_stage), settings.context_parallel, "update.compile")
         body: Any = model.base_model
         for layer in body.layers:
             layer.compile(dynamic=True)

@@ -99,7 +99,7 @@ def _problems(count: int, sizes: Any, variants: int) -> list[dict[str, Any]]:
     from tasks.problems.config import ProblemsConfig
     from tasks.problems.row import Split
     from tasks.problems.synthetic.composition import parse_composition
-    from tasks.problems.synthetic.sources import Style, kernel_source
+    from tasks.problems.synthetic.sources import FIXED_STYLES, Style, kernel_source
     from tasks.problems.synthetic.suite import generate_problems
     from tasks.problems.synthetic.tuning import tunings
 
@@ -112,7 +112,7 @@ def _problems(count: int, sizes: Any, variants: int) -> list[dict[str, Any]]:
         columns = int(row.problem.problem_id.rsplit("x", 1)[1])
         every = tunings(composition, columns)
         drawn = generator.sample(every, min(variants, len(every)))
-        sources = {f"style {style}": kernel_source(composition, style) for style in Style}
+        sources = {f"style {style}": kernel_source(composition, style) for style in FIXED_STYLES}
         sources |= {
             json.dumps(tuning.model_dump(exclude_none=True)): kernel_source(composition, Style.FUSED, tuning=tuning)
             for tuning in drawn

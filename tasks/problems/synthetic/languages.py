@@ -11,7 +11,7 @@ from kernels_eval.errors import InputError
 from tasks.problems.synthetic.composition import Composition
 from tasks.problems.synthetic.cuda.sources import THREADS, cuda_source, draw_threads
 from tasks.problems.synthetic.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
-from tasks.problems.synthetic.sources import Style, draw_passes, kernel_source
+from tasks.problems.synthetic.sources import FIXED_STYLES, Style, draw_passes, kernel_source
 from tasks.problems.synthetic.tuning import draw_tuning
 
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
@@ -44,7 +44,7 @@ class Language(ABC):
     @property
     def usual_styles(self) -> Sequence[str]:
         """Names of the styles that a corpus has if none are named."""
-        return [style for style in self.all_styles if not style.endswith(Style.PARTLY_FUSED)]
+        return self.all_styles
 
     @abstractmethod
     def styles(self, composition: Composition) -> Sequence[str]:
@@ -67,6 +67,10 @@ class _Triton(Language):
     @property
     def all_styles(self) -> Sequence[str]:
         return list(Style)
+
+    @property
+    def usual_styles(self) -> Sequence[str]:
+        return FIXED_STYLES
 
     def styles(self, composition: Composition) -> Sequence[str]:
         return self.all_styles
@@ -113,6 +117,10 @@ class _Both(Language):
     @property
     def all_styles(self) -> Sequence[str]:
         return [f"{name}:{style}" for name, part in self._parts.items() for style in part.all_styles]
+
+    @property
+    def usual_styles(self) -> Sequence[str]:
+        return [f"{name}:{style}" for name, part in self._parts.items() for style in part.usual_styles]
 
     def styles(self, composition: Composition) -> Sequence[str]:
         return [f"{name}:{style}" for name, part in self._parts.items() for style in part.styles(composition)]

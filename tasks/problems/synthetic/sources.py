@@ -89,10 +89,17 @@ class Style(StrEnum):
     """As EXTRA_PASSES, but after some operators alone, which are drawn; never one pass over memory (`draw_passes`)."""
 
 
+FIXED_STYLES = tuple(style for style in Style if style is not Style.PARTLY_FUSED)
+"""Styles in which a composition is written in one way, without a draw."""
 _HEADER = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl", ""]
 _SPILL = ["tl.store(out_ptr + offs, x, mask=mask)", "x = tl.load(out_ptr + offs, mask=mask, other=0.0)"]
 PASS_PROBABILITY = 0.8
 """Chance that a partly fused kernel writes its tile to memory after an operator."""
+
+
+def _between(composition: Composition) -> range:
+    """Return the numbers of the operators that others follow."""
+    return range(len(composition.names) - 1)
 
 
 def draw_passes(composition: Composition, generator: random.Random) -> frozenset[int]:
@@ -100,7 +107,7 @@ def draw_passes(composition: Composition, generator: random.Random) -> frozenset
 
     A single operator has none.
     """
-    places = range(len(composition.names) - 1)
+    places = _between(composition)
     drawn = frozenset(place for place in places if generator.random() < PASS_PROBABILITY)
     return drawn or frozenset(generator.choices(places) if places else ())
 
@@ -118,7 +125,7 @@ def kernel_source(
     of PARTLY_FUSED, the numbers of the operators after which the tile is written to memory.
     """
     if style is Style.EXTRA_PASSES:
-        passes = range(len(composition.names) - 1)
+        passes = _between(composition)
     if tuning is None or style is Style.SMALL_BLOCKS:
         tuning = fixed_tuning(composition, style is Style.SMALL_BLOCKS)
     stepwise = style is Style.STEPWISE and len(composition.names) > 1

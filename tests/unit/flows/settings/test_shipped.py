@@ -7,6 +7,7 @@ import pytest
 from flows.settings.configuration import load_configuration
 from flows.settings.shipped import CONFIGS, DEEPSPEED, configuration_file, configuration_names, deepspeed_file
 from kernels_eval.errors import InputError
+from tasks.sft.corpus_check import check_corpus
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,17 @@ def test_each_is_found_by_its_name_and_as_a_checkout_has_it(path: Path) -> None:
     for named in (path.stem, path.name, f"deployments/configs/{path.name}"):
         assert load_configuration(named) == found
         assert load_configuration(named).run_id == found.run_id
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_corpus_of_each_is_written_in_its_language(path: Path) -> None:
+    config = load_configuration(path)
+    check_corpus(config.sft.data, config.judge)
+
+
+def test_only_the_demo_s_corpus_is_partly_fused() -> None:
+    found = {path.stem for path in CONFIGS.glob("*.yaml") if "partly_fused" in load_configuration(path).sft.data.styles}
+    assert found == {"local"}
 
 
 def test_a_file_of_the_users_own_comes_first(empty: Path) -> None:

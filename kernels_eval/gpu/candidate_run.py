@@ -18,7 +18,7 @@ from kernels_eval.checks import Check, run_checks
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
-from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, profile_of
+from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, least_ns, profile_of
 from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.candidate_start import CandidateStart
@@ -219,10 +219,10 @@ class CandidateRun:
         native = [value.to("meta") for value in expected_sets[0].native]
         self._form = replace(expected_sets[0], native=native, oracle=native)
         self._profiled_calls = calls.count
-        self._note_times(profiled, calls.count)
+        self._note_times(made, profiled, calls.count)
 
-    def _note_times(self, profiled: Attribution, calls: int) -> None:
-        self._kernels_s = min(self._kernels_s, profiled.computing_ns / 1e9 / calls)
+    def _note_times(self, made: Round, profiled: Attribution, calls: int) -> None:
+        self._kernels_s = min(self._kernels_s, least_ns(made.answer.kernels, calls, self._own_names) / 1e9)
         self._longest_s = min(self._longest_s, profiled.longest_ns / 1e9)
 
     def check_timed_calls(self) -> None:
@@ -231,7 +231,7 @@ class CandidateRun:
         def note_kernels(made: Round, calls: int) -> None:
             again = self._attribution(made)
             check_same_kernels(self._profiled, self._profiled_calls, again, calls)
-            self._note_times(again, calls)
+            self._note_times(made, again, calls)
 
         rounds = TimedRounds(
             session=self._session,

@@ -3,7 +3,7 @@
 A tail works on a matrix, by rows, or on a convolution's output of shape (batch, channels, *spatial).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.problems.modules.convolution_texts import DIMENSIONS, block, enclosed, product
 from tasks.problems.modules.draw import Draw
@@ -33,9 +33,11 @@ _FORMS = {
     "min_reduction": ("torch.min(x, dim=1, keepdim=True)[0]", "torch.amin(x, dim=1, keepdim=True)"),
 }
 ROW_TAILS = (*REDUCTIONS, "group_norm", "layer_norm", "batch_norm")
+SAMPLE_TAILS = ("sample_sum", "sample_mean")
+"""Sum and mean of all that a sample's output has."""
 MAP_TAILS = (
     *("softmax", "logsumexp", "max", "min_reduction", "mean", "global_average_pool"),
-    *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool"),
+    *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool", *SAMPLE_TAILS),
 )
 _NORM = ("mean = tl.sum(total, 0) / R", "scale = tl.rsqrt(tl.sum(squares, 0) / R - mean * mean + eps)")
 
@@ -105,6 +107,8 @@ def map_tail(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, .
         return _channel_reduction(rng, name)
     if name == "global_average_pool":
         return _global_pool(rng, rank, steps, extra)
+    if name in SAMPLE_TAILS:
+        return _sample(rng, name, rank, steps, extra)
     if name.endswith("_pool"):
         return _window_pool(rng, name, rank, steps, extra)
     return _map_norm(rng, name, rank, channels, steps, extra)
@@ -134,7 +138,16 @@ def _row_reduction(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str
         f"{name}_kernel[(M,)](x, out{values}, N, BLOCK=triton.next_power_of_2(N))",
         "return out",
     )
-    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+    return replace(_over_dim(rng, name), kernel=kernel, host=host)
+
+
+def _over_dim(rng: Draw, name: str) -> Tail:
+    """Return a reduction over dimension 1 without its kernel; the constructor takes the dimension, or nothing."""
+    form = rng.choice(_FORMS[name])
+    if not rng.chance(0.2):
+        return Tail(name, _title(name), form, "", ())
+    argument = Argument("dim", "1", meaning="The dimension.")
+    return Tail(name, _title(name), form.replace("dim=1", "dim=self.dim"), "", (), (argument,), ("self.dim = dim",))
 
 
 def _title(name: str) -> str:
@@ -148,7 +161,8 @@ def _title(name: str) -> str:
 
 def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
     attribute, (passed, values) = rng.pick("bn", "batch_norm"), _extra(extra)
-    lines = (f"self.{attribute} = nn.BatchNorm1d({out})",)
+    options, arguments = _norm_options(rng)
+    lines = (f"self.{attribute} = nn.BatchNorm1d({out}{options})",)
     kernel = f"""def batch_norm_kernel(x_ptr, w_ptr, b_ptr, out_ptr{passed}, M, N, eps, ROWS: tl.constexpr):
     cols = tl.program_id(0) * 16 + tl.arange(0, 16)[None, :]
     rows = tl.arange(0, ROWS)[:, None]
@@ -166,14 +180,14 @@ def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str
         "ROWS=triton.next_power_of_2(M))",
         "return out",
     )
-    return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, (), lines, lines)
+    return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, arguments, lines, lines)
 
 
 def _channel_reduction(rng: Draw, name: str) -> Tail:
     """Return a reduction over the channels, which the convolution's tile has all of."""
     lines = [line.format(keep=", keep_dims=True", R="OC") for line in REDUCTIONS[name][1]]
     fused = (f"x = tl.where(o < OC, x, {_filling(name)})", *lines)
-    return Tail(name, _title(name), rng.choice(_FORMS[name]), "", (), fused=fused)
+    return replace(_over_dim(rng, name), fused=fused)
 
 
 def channel_tail(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
@@ -195,7 +209,17 @@ def channel_tail(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, 
         f"{name}_kernel[(triton.cdiv(S, 64), N)](x, out{values}, C, S, CHANNELS=triton.next_power_of_2(C))",
         "return out",
     )
-    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+    return replace(_over_dim(rng, name), kernel=kernel, host=host)
+
+
+def _norm_options(rng: Draw) -> tuple[str, tuple[Argument, ...]]:
+    """Return a normalisation's further settings as its constructor has them, and the arguments for them."""
+    if not rng.chance(0.25):
+        return "", ()
+    eps, momentum = rng.pick(("eps", "momentum"), ("bn_eps", "bn_momentum"))
+    arguments = (Argument(eps, "1e-5", "float", "Added to the variance."),)
+    arguments += (Argument(momentum, "0.1", "float", "Weight of a batch in the running statistics."),)
+    return f", eps={eps}, momentum={momentum}", arguments
 
 
 def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
@@ -207,25 +231,47 @@ def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, 
         f"x.mean(dim=({dims}){', keepdim=True' if kept else ''})",
     )
     init: tuple[str, ...] = ()
-    if kept and rng.chance(0.5):
+    if rng.chance(0.2):
+        form = f"F.adaptive_avg_pool{rank}d(x, 1)" + ("" if kept else ".squeeze(-1)" * rank)
+    elif kept and rng.chance(0.5):
         ones = ", ".join(["1"] * rank)
         form, init = "self.global_avg_pool(x)", (f"self.global_avg_pool = nn.AdaptiveAvgPool{rank}d(({ones}))",)
-    kernel = f"""def mean_kernel(x_ptr, out_ptr{passed}, S, BLOCK: tl.constexpr):
+    ones = ", 1" * rank if kept else ""
+    host = (
+        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
+        f"out = torch.empty((N, C{ones}), device=x.device)",
+        f"mean_kernel[(N * C,)](x, out{values}, S, BLOCK=1024)",
+        "return out",
+    )
+    kernel = _whole_kernel("mean", passed, steps)
+    return Tail("global_average_pool", "global average pooling", form, kernel, host, (), init, ())
+
+
+def _sample(rng: Draw, name: str, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    (passed, values), of = _extra(extra), name.removeprefix("sample_")
+    dims, kept = ", ".join(str(dim) for dim in range(1, 2 + rank)), rng.chance(0.3)
+    shape = f"(N{', 1' * (rank + 1)})" if kept else "N"
+    host = (
+        "N, S = x.shape[0], x[0].numel()",
+        f"out = torch.empty({shape}, device=x.device)",
+        f"{of}_kernel[(N,)](x, out{values}, S, BLOCK=1024)",
+        "return out",
+    )
+    keep = ", keepdim=True" if kept else ""
+    form = rng.pick(f"torch.{of}(x, dim=[{dims}]{keep})", f"x.{of}(dim=[{dims}]{keep})", f"x.{of}(({dims}){keep})")
+    return Tail(name, f"a {of} over all but the batch", form, _whole_kernel(of, passed, steps), host)
+
+
+def _whole_kernel(of: str, passed: str, steps: tuple[str, ...]) -> str:
+    """Return the kernel of a sum or mean of S neighbours in memory."""
+    return f"""def {of}_kernel(x_ptr, out_ptr{passed}, S, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     for start in range(0, S, BLOCK):
         s = start + tl.arange(0, BLOCK)
         acc += tl.load(x_ptr + row * S + s, mask=s < S, other=0.0)
-    x = tl.sum(acc, 0) / S
+    x = tl.sum(acc, 0){" / S" if of == "mean" else ""}
 {block(steps, 4)}    tl.store(out_ptr + row, x)"""
-    shape = f"(N, C{', 1' * rank})" if kept else "(N, C)"
-    host = (
-        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
-        f"out = torch.empty({shape}, device=x.device)",
-        f"mean_kernel[(N * C,)](x, out{values}, S, BLOCK=1024)",
-        "return out",
-    )
-    return Tail("global_average_pool", "global average pooling", form, kernel, host, (), init, ())
 
 
 def _window_pool(rng: Draw, name: str, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
@@ -271,13 +317,15 @@ def _map_norm(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, 
     """Return group, instance or batch normalisation: sums in one pass, results in a second one."""
     passed, values = _extra(extra)
     attribute = name if rng.chance(0.6) else {"group_norm": "gn", "batch_norm": "bn", "instance_norm": "norm"}[name]
-    norm, arguments = f"self.{attribute}", ()
+    norm = f"self.{attribute}"
+    arguments: tuple[Argument, ...]
     if name == "group_norm":
         groups = rng.choice([g for g in (2, 4, 8, 16) if channels % g == 0 and channels >= g] or [1])
         arguments = (Argument("num_groups", str(groups), meaning="Number of groups."),)
         made = "nn.GroupNorm(num_groups, out_channels)"
     else:
-        made = f"nn.{'BatchNorm' if name == 'batch_norm' else 'InstanceNorm'}{rank}d(out_channels)"
+        options, arguments = _norm_options(rng)
+        made = f"nn.{'BatchNorm' if name == 'batch_norm' else 'InstanceNorm'}{rank}d(out_channels{options})"
     address = "i // S * C * S + g * S + i % S" if name == "batch_norm" else "g * R + i"
     affine = name != "instance_norm"
     channel = {"group_norm": "(g * R + i) // S % C", "batch_norm": "g", "instance_norm": ""}[name]

@@ -22,6 +22,8 @@ _MEANINGS = {
     "groups": "Number of groups of channels.",
     "bias": "Whether a bias is added.",
 }
+_TUPLES = 0.35
+"""Share of the layers with defaults, of more than one dimension, whose settings are a number for each dimension."""
 _DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
 
 
@@ -148,7 +150,7 @@ def written(values: Sequence[int]) -> str:
 
 def layer_module(rng: Draw, layer: Layer, title: str, attribute: str) -> tuple[Module, tuple[Default, ...]]:
     """Return a module that applies the layer, and the defaults of its constructor."""
-    used, kernel = _used(layer), written(layer.kernel)
+    used, kernel, standard = _used(layer), written(layer.kernel), _DEFAULTS
     depthwise = 1 < layer.groups == layer.channels == layer.out_channels
     if depthwise:
         del used["groups"]
@@ -160,14 +162,16 @@ def layer_module(rng: Draw, layer: Layer, title: str, attribute: str) -> tuple[M
         names = [name for name in _DEFAULTS if name in used or name not in ("output_padding", "groups")]
         last = max((names.index(name) for name in used), default=-1)
         passed, settings = names[: last + 1], {name: name for name in names}
-        defaults = tuple(Default(name, _DEFAULTS[name], _kind(_DEFAULTS[name])) for name in names)
+        if layer.rank > 1 and rng.chance(_TUPLES):
+            standard, used = _as_tuples(_DEFAULTS, layer.rank), _as_tuples(used, layer.rank)
+        defaults = tuple(Default(name, standard[name], _kind(standard[name])) for name in names)
     else:
         names = [name for name in used if name != "bias"]
         passed, defaults = [name for name in names if rng.chance(0.7)], ()
         settings = {name: name if name in passed else used[name] for name in names}
         settings |= {} if layer.bias else {"bias": "False"}
     settings |= {"groups": "in_channels"} if depthwise else {}
-    values = _DEFAULTS | used
+    values = standard | used
     arguments += [Argument(name, values[name], _kind(values[name]), _MEANINGS[name]) for name in passed]
     size = "kernel_size"
     if layer.rank > 1 and not kernel.startswith("(") and rng.chance(0.15):
@@ -211,6 +215,12 @@ def _numbers(rng: Draw, rank: int, options: Sequence[int], uneven: float) -> tup
     if rng.chance(uneven):
         return tuple(rng.choice(options) for _ in range(rank))
     return (rng.choice(options),) * rank
+
+
+def _as_tuples(settings: dict[str, str], rank: int) -> dict[str, str]:
+    """Return the settings with a tuple for each number that is of a dimension."""
+    single = {name for name, value in settings.items() if name in ("groups", "bias") or value.startswith("(")}
+    return {name: value if name in single else f"({', '.join([value] * rank)})" for name, value in settings.items()}
 
 
 def _kind(value: str) -> str:

@@ -27,6 +27,7 @@ from tasks.problems.modules.families import (
 )
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.renaming import with_drawn_names
 from tasks.problems.modules.slow_forms import slow_kernel
 
 FAMILIES: tuple[tuple[Family, float], ...] = (
@@ -160,7 +161,7 @@ def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0) -> Iterator[Mo
     while True:
         family = long_chains.FAMILY if share and rng.chance(share) else None
         pair = (family or rng.choices([family for family, _ in families], weights)[0]).draw(rng, unseen)
-        yield with_drawn_defaults(rng, pair)
+        yield with_drawn_names(rng, with_drawn_defaults(rng, pair))
 
 
 def _distinct(pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]) -> Iterator[ModulePair]:

@@ -77,6 +77,12 @@ class Draw(random.Random):
             if least <= shape.elements <= most:
                 return shape
 
+    def long_rows(self) -> Shape:
+        """Return a shape of few rows, each too long for one block."""
+        length = self.pick(65536, 100000, 131072, 200000, 262144, 393216)
+        rows = self.choice([rows for rows in (16, 32, 64) if rows * length <= MOST_ELEMENTS])
+        return Shape(self.choice(_NAMES[2]), (rows, length))
+
     def tensor(self) -> str:
         """Return the function that fills a tensor, most often `torch.randn`."""
         return self.pick("torch.randn", "torch.randn", "torch.randn", "torch.rand")

@@ -111,7 +111,14 @@ def _forward(rng: Draw, module: Module, typed: bool) -> str:
         described = "".join(f"            {item.name} ({item.kind}): {item.meaning}\n" for item in module.inputs)
         text += f'        """\n        Computes {module.title}.\n\n        Args:\n{described}\n'
         text += '        Returns:\n            torch.Tensor: Output tensor.\n        """\n'
-    return text + _block(module.forward, 8)
+    return text + _block(_shortened(rng, module.forward), 8)
+
+
+def _shortened(rng: Draw, forward: Sequence[str]) -> Sequence[str]:
+    """Return the statements, some of them with the last value returned where it is computed."""
+    if forward[-1] == "return x" and forward[-2].startswith("x = ") and rng.chance(0.25):
+        return [*forward[:-2], "return " + forward[-2].removeprefix("x = ")]
+    return forward
 
 
 def _values(rng: Draw, module: Module) -> tuple[list[tuple[str, str]], list[str]]:

@@ -14,6 +14,8 @@ from tasks.problems.modules.draw import Draw, Shape
 _LARGEST_ROW = 16384
 _LARGEST_TILE = 512
 _MOST_ROWS = 2**14
+_LONG_ROWS = 0.12
+"""Share of the last dimensions that are rows far too long for one tile."""
 LARGEST_GRID_Y = 65535
 """Programs that a launch may have in its second axis, by CUDA's table of compute capabilities."""
 
@@ -163,6 +165,8 @@ def draw_dimension(rng: Draw, largest: int | None = None) -> Dimension:
         dimension = Dimension(shape, rng.pick(1, 1, 1, shape.rank - 1, shape.rank - 1, 0))
         # Many short rows: a program each would do too little.
         short = dimension.is_last and shape.elements // dimension.size > _MOST_ROWS
+        if dimension.is_last and not short and rng.chance(_LONG_ROWS):
+            dimension = Dimension(rng.long_rows(), 1)
         if not short and (largest is None or dimension.size <= largest):
             return dimension
 

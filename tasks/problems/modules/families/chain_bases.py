@@ -17,6 +17,9 @@ WEIGHTS = {
     "conv_transpose3d": 4,
 }
 """The operators, and how often each is drawn."""
+_WITHOUT_BIAS = 0.15
+_LITERAL = 0.25
+"""Share of a convolution's settings that its constructor does not take."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Base:
     """The convolution; None for a linear layer."""
     shape: tuple[int, int, int]
     """M, K and N of a linear layer."""
+    bias: bool = True
 
 
 def draw_base(rng: Draw, unseen: frozenset[str]) -> Base:
@@ -52,9 +56,10 @@ def product_text(base: Base, extra: tuple[str, ...], steps: tuple[str, ...], fus
     """
     if base.layer is None:
         m, k, n = base.shape
-        return "linear", linear(tile_for(m, n, k), extra, steps)
+        return "linear", linear(tile_for(m, n, k), extra, steps, base.bias)
     layer = base.layer
-    drawn = replace(layer.text, uniform=True, strided=layer.transposed, extra=extra, steps=steps)
+    strided = layer.transposed or max(layer.stride) > 1 or max(layer.padding) > 0
+    drawn = replace(layer.text, uniform=True, strided=strided, extra=extra, steps=steps)
     if fused:
         drawn = replace(drawn, rows=max(16, layer.out_channels), reduces=fused not in ("softmax", "log_softmax"))
     return drawn.host, drawn.text
@@ -87,11 +92,12 @@ def _linear(rng: Draw) -> Base:
     )
     attribute = rng.pick("linear", "gemm", "matmul", "fc")
     title = {"gemm": "a gemm", "matmul": "a matrix multiplication"}.get(attribute, "a linear layer")
+    bias = not rng.chance(_WITHOUT_BIAS)
     return Base(
         "linear",
         title,
         attribute,
-        f"self.{attribute} = nn.Linear({inside}, {out})",
+        f"self.{attribute} = nn.Linear({inside}, {out}{'' if bias else ', bias=False'})",
         (
             Argument(inside, inside, meaning="Number of input features."),
             Argument(out, out, meaning="Number of output features."),
@@ -101,30 +107,33 @@ def _linear(rng: Draw) -> Base:
         ("cols", "N", f"({out},)"),
         None,
         (batch, k, n),
+        bias,
     )
 
 
 def _convolution(rng: Draw, operator: str) -> Base:
     transposed, rank = "transpose" in operator, int(operator[-2])
-    layer = _chain_layer(rng, rank, transposed)
+    has_settings = transposed or rng.chance(0.3)
+    layer = _chain_layer(rng, rank, transposed, has_settings)
     attribute = (
         rng.pick("conv_transpose", "conv_transpose", "deconv")
         if transposed
         else rng.pick("conv", "conv", f"conv{rank}d")
     )
-    names, values = ["kernel_size"], [written(layer.kernel)]
-    if transposed:
-        names += ["stride", "padding"]
-        values += [written(layer.stride), written(layer.padding)]
-        if any(layer.output_padding):
-            names.append("output_padding")
-            values.append(written(layer.output_padding))
-    made = ", ".join(["in_channels", "out_channels", "kernel_size", *(f"{name}={name}" for name in names[1:])])
+    values = {"kernel_size": written(layer.kernel)}
+    if has_settings:
+        values |= {"stride": written(layer.stride), "padding": written(layer.padding)}
+    if any(layer.output_padding):
+        values["output_padding"] = written(layer.output_padding)
+    given = [name for name in values if name == "kernel_size" or not rng.chance(_LITERAL)]
+    made = ["in_channels", "out_channels", "kernel_size"]
+    made += [f"{name}={name if name in given else value}" for name, value in values.items()][1:]
+    made += [] if layer.bias else ["bias=False"]
     channels = Argument("in_channels", "in_channels", meaning="Number of input channels.")
     out = Argument("out_channels", "out_channels", meaning="Number of output channels.")
     settings = [
-        Argument(name, value, "tuple" if value.startswith("(") else "int", f"Setting {name} of the convolution.")
-        for name, value in zip(names, values, strict=True)
+        Argument(name, values[name], "tuple" if values[name].startswith("(") else "int", f"The layer's {name}.")
+        for name in given
     ]
     sizes = (("batch_size", layer.batch), ("in_channels", layer.channels), ("out_channels", layer.out_channels))
     constants = (*sizes, *zip(SPATIAL[rank], layer.size, strict=True))
@@ -132,7 +141,7 @@ def _convolution(rng: Draw, operator: str) -> Base:
         operator,
         f"a {'transposed ' if transposed else ''}{rank}D convolution",
         attribute,
-        f"self.{attribute} = nn.{layer.torch_name}({made})",
+        f"self.{attribute} = nn.{layer.torch_name}({', '.join(made)})",
         (channels, out, *settings),
         tuple((name, str(value)) for name, value in constants),
         layer.input,
@@ -142,14 +151,14 @@ def _convolution(rng: Draw, operator: str) -> Base:
     )
 
 
-def _chain_layer(rng: Draw, rank: int, transposed: bool) -> Layer:
-    """Return a layer with bias and one group; without stride and padding unless it is transposed."""
+def _chain_layer(rng: Draw, rank: int, transposed: bool, has_settings: bool) -> Layer:
+    """Return a layer with one group, most often with a bias; `has_settings`: with stride and padding."""
     one = (1,) * rank
     while True:
         kernel = (rng.pick(3, 3, 3, 5) if not transposed else rng.pick(2, 3, 3, 4),) * rank
-        stride = (rng.pick(1, 2, 2),) * rank if transposed else one
-        padding = (rng.pick(0, 1, 1),) * rank if transposed else (0,) * rank
-        room = (1,) * rank if stride[0] > 1 and rng.chance(0.4) else (0,) * rank
+        stride = ((rng.pick(1, 2, 2) if transposed else rng.pick(1, 1, 2)) if has_settings else 1,) * rank
+        padding = (rng.pick(0, 1, 1) if has_settings else 0,) * rank
+        room = (1,) * rank if transposed and stride[0] > 1 and rng.chance(0.4) else (0,) * rank
         size = rng.pick(8, 16, 28, 32, 64) if rank == 2 else rng.pick(6, 8, 12, 16)
         sizes = (size,) * rank if rng.chance(0.7) else (*(size for _ in range(rank - 1)), size * 2)
         batch, channels, out = (
@@ -157,6 +166,7 @@ def _chain_layer(rng: Draw, rank: int, transposed: bool) -> Layer:
             rng.pick(3, 3, 8, 16, 32, 64),
             rng.pick(8, 16, 16, 32, 64),
         )
-        layer = Layer(rank, transposed, batch, channels, out, sizes, kernel, stride, padding, one, room, 1, True)
+        bias = not rng.chance(_WITHOUT_BIAS)
+        layer = Layer(rank, transposed, batch, channels, out, sizes, kernel, stride, padding, one, room, 1, bias)
         if layer.fits and min(layer.out_size) >= 4:
             return layer

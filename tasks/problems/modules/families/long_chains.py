@@ -6,7 +6,7 @@ channels is in its own kernel. The kernels are up to twice as long as those of `
 
 import re
 
-from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, channel_tail
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAILS, Tail, channel_tail
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, product_text, renamed
@@ -95,10 +95,12 @@ def _following(first: str, base: Base) -> list[str]:
     assert base.layer is not None
     if first == "global_average_pool":
         return list(_CHANNEL_REDUCTIONS)
+    if first in SAMPLE_TAILS:
+        return []
     if first in _CHANNEL_REDUCTIONS:
         return [*_POOLS, *(["max", "logsumexp"] if first == "softmax" else ["global_average_pool"])]
     pools = _POOLS if first not in _POOLS or min(base.layer.out_size) >= _LEAST_FOR_TWO_POOLS else ()
-    norms = ("group_norm", "batch_norm") if first in _POOLS else ()
+    norms = ("group_norm", "batch_norm", *SAMPLE_TAILS) if first in _POOLS else ()
     whole = () if first == "instance_norm" else ("global_average_pool",)  # the mean of a normalised plane is zero
     return [*_CHANNEL_REDUCTIONS, *whole, *pools, *norms]
 

@@ -14,6 +14,8 @@ from tasks.problems.modules.slow_forms import with_warps
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 _LARGEST = 16384
+_LARGE_GROUPS = 0.2
+"""Share of the layer norms whose groups have up to 4 million elements."""
 _SMALL_BLOCK = 128
 _SHORTEST = 1024
 """Elements of a group from which on a loop with small blocks is slow."""
@@ -125,9 +127,12 @@ def _image(rng: Draw, ranks: tuple[int, ...] = (4,)) -> Shape:
 
 
 def _layer_norm(rng: Draw) -> _Written:
-    rank = rng.pick(2, 3, 3, 4)
+    large = rng.chance(_LARGE_GROUPS)
+    rank = 4 if large else rng.pick(2, 3, 3, 4)
     shape = rng.shape(rank, most=2**23)
-    covered = rng.pick(1, rank - 1)
+    covered = 3 if large else rng.pick(1, rank - 1)
+    if large:
+        shape = replace(shape, sizes=(4, rng.pick(16, 32, 64, 64), *rng.choices((128, 192, 256), k=2)))
     names, sizes = shape.names[-covered:], shape.sizes[-covered:]
     value = names[0] if covered == 1 else f"({', '.join(names)})"
     kind = "int" if covered == 1 else "tuple"

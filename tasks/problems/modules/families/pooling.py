@@ -16,6 +16,9 @@ MOST_READS = 2**22
 """Elements of all windows together at most: few enough for the interpreter."""
 _SIZES = {1: (128, 512, 1000, 4096), 2: (32, 56, 64, 128, 256), 3: (16, 24, 32, 64)}
 _LAYERS = {"average": ("AvgPool", ("avg_pool", "avgpool", "pool")), "max": ("MaxPool", ("maxpool", "max_pool", "pool"))}
+_FLAGS = ("return_indices", "ceil_mode")
+"""Settings of maximum pooling that a module may hand on and nobody sets."""
+_WITH_FLAGS = 0.35
 _MEANINGS = {
     "kernel_size": "Size of the pooling window.",
     "stride": "Stride of the window.",
@@ -84,6 +87,9 @@ def _module(
     made = rng.pick(
         ", ".join(f"{item}={item}" for item in values), "kernel_size" + "".join(f", {i}={i}" for i in names)
     )
+    if kind == "max" and rng.chance(_WITH_FLAGS):
+        made += "".join(f", {flag}={flag}" for flag in _FLAGS)
+        defaults += tuple(Default(flag, "False", "bool") for flag in _FLAGS)
     arguments = [Argument("kernel_size", str(settings["kernel_size"]), meaning=_MEANINGS["kernel_size"])]
     arguments += [Argument(item, str(settings[item]), meaning=_MEANINGS[item]) for item in passed]
     channels = rng.pick("channels", "in_channels")
@@ -106,14 +112,10 @@ def _kernel(kind: str, rank: int) -> str:
         tap = (
             "k" if rank == 1 else f"k // {taps}" if index == 0 else f"k // {taps} % K" if index < rank - 1 else "k % K"
         )
-        lines.append(f"{name} = {at} * S - P + {tap}" + (" * D" if kind == "max" else ""))
+        lines.append(f"{name} = {at} * S - P + {tap}" + (" * E" if kind == "max" else ""))  # D is a dimension
         inside.append(f"({name} >= 0) & ({name} < {dim})")
         offset = f"({offset}) * {dim} + {name}"
-    settings = "S, P, D" if kind == "max" else "S, P"
-    # D is a dimension's name in three dimensions
-    if kind == "max" and rank == 3:
-        lines = [line.replace(" * D", " * E") if line.endswith(" * D") else line for line in lines]
-        settings = "S, P, E"
+    settings = "S, P, E" if kind == "max" else "S, P"
     start, other = (
         ('tl.full((BLOCK,), -float("inf"), tl.float32)', '-float("inf")')
         if kind == "max"
@@ -139,11 +141,11 @@ def _host(kind: str, rank: int, given: set[str], settings: dict[str, int | None]
     stride = "self.stride" if "stride" in given else "self.kernel_size"
     padding = "self.padding" if "padding" in given else "0"
     dilation = "self.dilation" if "dilation" in given else "1"
-    window = "D * (K - 1)" if kind == "max" else "K"
+    window = "E * (K - 1)" if kind == "max" else "K"
     minus = " - 1" if kind == "max" else ""
     names, values = "K, S, P", f"self.kernel_size, {stride}, {padding}"
     if kind == "max":
-        names, values = f"{names}, D", f"{values}, {dilation}"
+        names, values = f"{names}, E", f"{values}, {dilation}"
     return [
         "x = x.contiguous()",
         f"{names} = {values}",

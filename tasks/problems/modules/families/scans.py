@@ -104,7 +104,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 def _dimension(rng: Draw, scan: Scan) -> Dimension:
     """Return rows, or tiles that fit; a long row only where a carry is possible."""
     while True:
-        if scan.carries and rng.chance(0.12):
+        if scan.carries and rng.chance(0.2):
             rows, length = rng.pick(1, 4, 16, 64, 128), rng.pick(16384, 30000, 65536)
             shape = Shape(("batch_size", "length"), (rows, length))
             return Dimension(shape, 1)

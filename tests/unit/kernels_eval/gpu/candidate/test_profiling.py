@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.gpu.candidate.profiling import KernelRecord, attribution_of, is_own, kernel_times, suspicious_names
+from kernels_eval.gpu.candidate.profiling import (
+    KernelRecord,
+    attribution_of,
+    is_own,
+    kernel_times,
+    least_ns,
+    suspicious_names,
+)
 
 OWN = {"row_softmax", "fused_kernel", "gemm_kernel", "copy_kernel"}
 
@@ -112,3 +119,15 @@ def test_times_of_one_call_the_longest_first() -> None:
         ("row_softmax", 1.0, 2.0, True),
         ("gemm_kernel", 0.5, 0.25, True),
     ]
+
+
+def test_a_call_takes_as_long_as_its_kernels_in_their_quickest_call() -> None:
+    found = [record("row_softmax", duration) for duration in (30, 10, 50, 10)]  # two calls of two launches
+    found += [record("row_sum", 7), record("row_sum", 5), record("Memcpy DtoD (Device -> Device)", 900)]
+    assert least_ns(found, 2, {"row_softmax", "row_sum"}) == 40 + 5
+    assert least_ns([*found, record("every_third_call", 9)], 2, {"row_softmax"}) == 40 + 5 + 4.5
+
+
+@given(records, st.integers(1, 4))
+def test_the_quickest_call_takes_no_longer_than_the_mean(found: list[KernelRecord], calls: int) -> None:
+    assert least_ns(found, calls, OWN) <= attribution_of(found, OWN).computing_ns / calls + 1e-6

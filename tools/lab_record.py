@@ -4,13 +4,17 @@
         --command "make train" --note "Beside other work." --out docs/lab/2026-11-27-1.json
 
 The body has the admission of each run's suite, the changes on standard and harder problems, and the learning curve.
+`--pool "local, two seeds"` adds what the runs come to together (`tasks.evaluation.pooling`).
 """
 
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from tasks.evaluation.pooling import Pooled, pool_folders
 
 FIGURES = {
     "final reward": "mean_reward",
@@ -23,6 +27,12 @@ FIGURES = {
 DECODINGS = {"greedy": "heldout_greedy", "sampled": "heldout"}
 CHANGES = {"RL − SFT": "", "RL − rejection sampling": "over_rejection", "RL − more SFT": "over_control"}
 """Changes of a run, and the part of its summary that has them."""
+POOLED = {
+    "after RL − before RL": "change",
+    "after RL − more SFT": "above_more_sft",
+    "after RL − rejection sampling": "above_rejection",
+}
+"""Names of pooled changes, and where a figure has them."""
 
 
 def main() -> None:
@@ -32,21 +42,25 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", metavar="SETTING=FOLDER", help="a run's folder, by its name in the tables")
     parser.add_argument("--hardware", default="2 CPU cores")
     parser.add_argument("--command", required=True, help="the command that repeats the runs")
+    parser.add_argument("--pool", metavar="SETTING", help="name of all runs together")
     parser.add_argument("--note", action="append", default=[], help="a paragraph of the body; repeatable")
     parser.add_argument("--out", type=Path, required=True, help="docs/lab/DATE-NUMBER.json; the name gives the date")
     arguments = parser.parse_args()
-    summaries: dict[str, dict[str, Any]] = {}
-    for named in arguments.runs:
-        setting, _, folder = named.rpartition("=")
-        summaries[setting] = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
+    folders = {setting: Path(folder) for setting, _, folder in (named.rpartition("=") for named in arguments.runs)}
+    summaries: dict[str, dict[str, Any]] = {
+        setting: json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        for setting, folder in folders.items()
+    }
+    figures = [figure for setting, summary in summaries.items() for figure in figures_of(setting, summary)]
+    pooled = pool_folders(list(folders.values())) if arguments.pool else []
     content = {
         "date": arguments.out.name[:10],
         "title": arguments.title,
         "hardware": arguments.hardware,
         "speeds": "estimated" if next(iter(summaries.values()))["timing_source"] == "roofline" else "measured",
         "command": arguments.command,
-        "figures": [figure for setting, summary in summaries.items() for figure in figures_of(setting, summary)],
-        "body": [*arguments.note, *body_of(summaries)],
+        "figures": [*figures, *pooled_figures(arguments.pool, figures, pooled)],
+        "body": [*arguments.note, *([pooled_table(pooled)] if pooled else []), *body_of(summaries)],
     }
     arguments.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -70,6 +84,36 @@ def figures_of(setting: str, summary: Mapping[str, Any]) -> Iterator[dict[str, A
                 if source in heldout:
                     entry[key] = _change(heldout[source], figure)
             yield entry
+
+
+def pooled_figures(
+    setting: str, figures: Sequence[Mapping[str, Any]], pooled: Sequence[Pooled]
+) -> Iterator[dict[str, Any]]:
+    """Yield the figures of all runs together: means before and after, and the pooled changes."""
+    for decoding in DECODINGS:
+        for name, figure in FIGURES.items():
+            of_runs = [each for each in figures if each["metric"] == f"{name}, {decoding}"]
+            changes = {
+                POOLED[each.contrast.policies]: [round(value, 5) for value in each.change]
+                for each in pooled
+                if each.contrast[1:] == ("standard", decoding, figure) and each.contrast.policies in POOLED
+            }
+            if "change" in changes:
+                means = {key: round(fmean(each[key] for each in of_runs), 5) for key in ("before", "after")}
+                problems = of_runs[0]["problems"]
+                yield {"setting": setting, "problems": problems, "metric": f"{name}, {decoding}", **means, **changes}
+
+
+def pooled_table(pooled: Sequence[Pooled]) -> dict[str, Any]:
+    """Return the pooled changes of the record's figures, on standard and harder problems."""
+    names = {figure: name for name, figure in FIGURES.items()}
+    rows = [
+        [policies, problems, f"{names[figure]}, {decoding}", _words(each.change), f"{each.heterogeneity:.2f}"]
+        for each in pooled
+        for policies, problems, decoding, figure in [each.contrast]
+        if figure in names
+    ]
+    return {"columns": ["change, pooled", "problems", "figure", "with interval", "I²"], "rows": rows}
 
 
 def body_of(summaries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

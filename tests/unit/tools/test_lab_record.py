@@ -59,3 +59,34 @@ def test_a_record_has_the_figures_and_the_baselines_of_each_run(
         *["−0.05 [−0.15, +0.05]"] * len(lab_record.FIGURES),
     ] in of_changes["rows"]
     assert curve["rows"] == [["local, seed 0", "0.50 0.75", "0.40 0.60"]]
+
+
+def test_two_runs_come_to_one_figure_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["lab_record", "A title", "--command", "make train", "--pool", "local, two seeds"]
+    for seed, after in enumerate((0.7, 0.9)):
+        summary = {
+            "timing_source": "roofline",
+            "primary": {"outcome": "greedy mean_reward"},
+            "heldout": heldout(0.5, 0.9),
+            "heldout_greedy": heldout(0.5, after),
+            "admission": [],
+            "iterations": [],
+        }
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        arguments.append(f"local, seed {seed}={tmp_path / str(seed)}")
+    out = tmp_path / "2026-11-27-1.json"
+    monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(out)])
+    lab_record.main()
+
+    figures = results_table.read(tmp_path)
+    final = next(
+        each for each in figures if (each.setting, each.metric) == ("local, two seeds", "final reward, greedy")
+    )
+    assert (final.before, final.after) == (0.5, pytest.approx(0.8))
+    assert final.change[0] == pytest.approx(0.3)
+    assert final.change[1] < 0.1 < 0.5 < final.change[2]  # two runs say little of the runs' spread
+    assert final.above_rejection is not None
+    assert final.above_rejection[0] == pytest.approx(0.05)
+    pooled = json.loads(out.read_text(encoding="utf-8"))["body"][0]
+    assert pooled["rows"][0][:3] == ["after RL − before RL", "standard", "final reward, greedy"]

@@ -1,7 +1,6 @@
 """The confined process that builds CUDA C++ for a GPU: with the small headers, reading nothing of the judge's."""
 
 import shutil
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,8 +35,8 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return module.twice(x)
 '''
-LIMITS = Limits(wall_s=30, memory_mb=8000)
-"""A build with PyTorch's headers takes a minute."""
+LIMITS = Limits(wall_s=240, memory_mb=8000, cpu_s=30)
+"""A build with PyTorch's headers takes a minute of CPU time, on a busy machine too."""
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +59,6 @@ def test_a_library_is_built_without_pytorch_s_headers(builder: Builder) -> None:
 
 
 def test_a_source_that_does_not_compile_is_refused_without_them(builder: Builder) -> None:
-    began = time.monotonic()
     built = builder.build("cuda", SOURCE.replace("2.0f * x[i]", "2.0f * z[i]"), [], ("cuda:90",), True, LIMITS)
     assert built.category == "nvcc_compile"
     assert built.message == 'cuda.cu line 4: identifier "z" is undefined'
-    assert time.monotonic() - began < LIMITS.wall_s

@@ -58,6 +58,9 @@ class ProblemsConfig(FrozenModel):
     """Share of the `modules` problems and of `sft.data.pairs` that are long chains of level 2: a layer with one or two
     normalisations, poolings or reductions. Their kernels take up to 1,800 tokens: `rollout.sampling.max_new_tokens` of
     1,800 and `sft.max_tokens` of 5,000 suit them."""
+    unanswered: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
+    """Share of the `modules` problems to train on for which no kernel is known: other functions, and chains of them.
+    RL has to find out how they are written; `sft.repairs` leaves them out."""
     variants: Variants = "single"
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)

@@ -22,7 +22,7 @@ _STANDARD = re.compile(
 )
 """Arguments that all modules call alike."""
 _SUFFIX = r"(_ptr|_shape|)"
-"""What follows an attribute's name in a kernel's pointer, and in the argument with the parameter's shape."""
+"""End of a kernel's pointer to an attribute, and of the argument with a parameter's shape."""
 _SINGLE = ("alpha", "beta", "bias", "constant", "divisor", "factor", "gain", "multiplier", "scale", "shift", "slope")
 _FIRST = (
     *("act", "add", "bias", "clip", "div", "divide", "extra", "lower", "max", "min", "mul", "multiply", "norm"),
@@ -53,15 +53,10 @@ _LAYERS = (
 
 def with_drawn_names(rng: Draw, pair: ModulePair) -> ModulePair:
     """Return the pair, `RENAMED` of them with drawn names, the same ones in the problem and in each of its kernels."""
-    if not rng.chance(RENAMED):
+    kernels = [pair.kernel_source, *pair.slower, *([pair.earlier_source] * bool(pair.earlier_source))]
+    names = drawn_names(rng, pair.problem_source, [pair.problem_source, *filter(None, kernels)])
+    if not names:
         return pair
-    texts = [
-        pair.problem_source,
-        pair.kernel_source,
-        *pair.slower,
-        *([pair.earlier_source] * bool(pair.earlier_source)),
-    ]
-    names = _drawn_names(rng, pair.problem_source, {item.string for text in texts for item in _tokens(text or "")})
     return pair.model_copy(
         update={
             "problem_source": renamed(pair.problem_source, names),
@@ -70,6 +65,23 @@ def with_drawn_names(rng: Draw, pair: ModulePair) -> ModulePair:
             "slower": tuple(renamed(source, names) for source in pair.slower),
         }
     )
+
+
+def drawn_names(rng: Draw, problem: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return new names by old ones for `RENAMED` of the problems, for others none; no text has one of the new ones."""
+    if not rng.chance(RENAMED):
+        return {}
+    used, names = {item.string for text in texts for item in _tokens(text)}, dict[str, str]()
+    for old in _names_of(problem):
+        if old in names or _STANDARD.fullmatch(old) or not rng.chance(_OFTEN):
+            continue
+        for _ in range(20):
+            new = rng.choice(_LAYERS) if old.startswith("self.") else _drawn_value(rng)
+            if not any(new + suffix in used for suffix in ("", "_ptr", "_shape")):
+                names[old] = new
+                used.add(new)
+                break
+    return names
 
 
 def renamed(source: str, names: dict[str, str]) -> str:
@@ -88,21 +100,6 @@ def renamed(source: str, names: dict[str, str]) -> str:
         if text is not None and text != item.string:
             _replace(lines, item, text)
     return "".join(lines)
-
-
-def _drawn_names(rng: Draw, problem: str, taken: Iterable[str]) -> dict[str, str]:
-    """Return new names by old ones; none of the new ones is taken."""
-    used, names = set(taken), dict[str, str]()
-    for old in _names_of(problem):
-        if old in names or _STANDARD.fullmatch(old) or not rng.chance(_OFTEN):
-            continue
-        for _ in range(20):
-            new = rng.choice(_LAYERS) if old.startswith("self.") else _drawn_value(rng)
-            if not any(new + suffix in used for suffix in ("", "_ptr", "_shape")):
-                names[old] = new
-                used.add(new)
-                break
-    return names
 
 
 def _drawn_value(rng: Draw) -> str:

@@ -105,6 +105,7 @@ ADDED_LATER = {
     "sft.data.reasoning",
     "update.imitation",
     "problems.long_chains",
+    "problems.unanswered",
 }
 """Settings that count in no key as long as they have their default."""
 

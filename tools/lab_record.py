@@ -27,6 +27,8 @@ FIGURES = {
 DECODINGS = {"greedy": "heldout_greedy", "sampled": "heldout"}
 CHANGES = {"RL − SFT": "", "RL − rejection sampling": "over_rejection", "RL − more SFT": "over_control"}
 """Changes of a run, and the part of its summary that has them."""
+_DIGESTS = {"problem set": "problems", "SFT data": "pairs", "SFT": "policy after SFT", "": "policy after RL"}
+"""Stages whose digests a record has, by their words; the last one is the last update's."""
 POOLED = {
     "after RL − before RL": "change",
     "after RL − more SFT": "above_more_sft",
@@ -125,6 +127,7 @@ def body_of(summaries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             "rows": [row for setting, summary in summaries.items() for row in _change_rows(setting, summary)],
         },
         {"columns": ["run", "mean reward of each iteration's batch", "right"], "rows": list(_curve_rows(summaries))},
+        {"columns": ["run", *_DIGESTS.values()], "rows": list(_digest_rows(summaries))},
     ]
 
 
@@ -152,6 +155,13 @@ def _curve_rows(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str
         iterations = summary["iterations"]
         curves = [" ".join(f"{each[name]:.2f}" for each in iterations) for name in ("mean_reward", "correct")]
         yield [setting, *curves]
+
+
+def _digest_rows(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    for setting, summary in summaries.items():
+        digests = summary["digests"]
+        last = f"update {len(summary['iterations']) - 1}"
+        yield [setting, *(digests.get(stage or last, "") for stage in _DIGESTS)]
 
 
 def _change(deltas: Mapping[str, Any], figure: str) -> list[float]:

@@ -35,6 +35,7 @@ def test_a_record_has_the_figures_and_the_baselines_of_each_run(
         "heldout_greedy": {**greedy, "harder": heldout(0.5, 0.45)},
         "admission": [{"name": "room", "found": 0.41, "expected": "0.3 to 0.7", "is_met": True}],
         "iterations": [{"mean_reward": 0.5, "correct": 0.4}, {"mean_reward": 0.75, "correct": 0.6}],
+        "digests": {"problem set": "a1", "SFT": "b2", "update 0": "c3", "update 1": "d4"},
     }
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
@@ -50,7 +51,7 @@ def test_a_record_has_the_figures_and_the_baselines_of_each_run(
     assert final.above_rejection == (0.05, -0.05, 0.15)
     assert final.above_more_sft is None
     assert "| +0.05 [−0.05, +0.15] |" in results_table.results_table(figures)
-    _, of_changes, curve = json.loads(out.read_text(encoding="utf-8"))["body"]
+    _, of_changes, curve, digests = json.loads(out.read_text(encoding="utf-8"))["body"]
     assert [
         "local, seed 0",
         "harder",
@@ -59,6 +60,7 @@ def test_a_record_has_the_figures_and_the_baselines_of_each_run(
         *["−0.05 [−0.15, +0.05]"] * len(lab_record.FIGURES),
     ] in of_changes["rows"]
     assert curve["rows"] == [["local, seed 0", "0.50 0.75", "0.40 0.60"]]
+    assert digests["rows"] == [["local, seed 0", "a1", "", "b2", "d4"]]
 
 
 def test_two_runs_come_to_one_figure_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +73,7 @@ def test_two_runs_come_to_one_figure_together(tmp_path: Path, monkeypatch: pytes
             "heldout_greedy": heldout(0.5, after),
             "admission": [],
             "iterations": [],
+            "digests": {},
         }
         (tmp_path / str(seed)).mkdir()
         (tmp_path / str(seed) / "summary.json").write_text(json.dumps(summary), encoding="utf-8")

@@ -22,8 +22,9 @@ class Headline(NamedTuple):
 def headline(summary: Mapping[str, Any]) -> Headline:
     """Say what the run achieved on problems that it never trained on.
 
-    Each figure is that of sampled or of greedy answers, whichever gained less: sampling at a temperature flatters a
-    policy that has become more certain, and greedy answers one that knows a single way.
+    The declared outcome comes first, then the share of correct kernels. Each other figure is that of sampled or of
+    greedy answers, whichever gained less: sampling at a temperature flatters a policy that has become more certain, and
+    greedy answers one that knows a single way.
     """
     kind, heldout = _weaker(summary, "correct")
     before, after = heldout["before"], heldout["after"]
@@ -39,7 +40,7 @@ def headline(summary: Mapping[str, Any]) -> Headline:
             "loss": f"down from {_percent(before['correct'])}",
             "unclear": f"against {_percent(before['correct'])} before: no clear change",
         }[tone]
-        sentence = " ".join([f"{rounds}, {share}, {ending}.", *_harder_losses(summary)])
+        sentence = " ".join([f"{rounds}, {_primary_clause(summary)}{share}, {ending}.", *_harder_losses(summary)])
     estimated = ", by estimate," if summary["timing_source"] == "roofline" else ""
     details = [
         _weaker_change(summary, "mean_return", "Mean return{of}", _number),
@@ -60,7 +61,8 @@ def headline(summary: Mapping[str, Any]) -> Headline:
         if all(among in found for found in _decodings(summary).values()):
             details.append(_against_control(summary, among, control))
     _, weaker_return = _weaker(summary, "mean_return")
-    best = tone if tone != "unclear" else direction(weaker_return["delta_mean_return_ci"])
+    declared = (summary.get("primary") or {}).get("delta_ci") or weaker_return["delta_mean_return_ci"]
+    best = tone if tone != "unclear" else direction(declared)
     return Headline(sentence.replace("  ", " "), tuple(details), best)
 
 
@@ -71,16 +73,30 @@ _FIGURES = {
 }  # fmt: skip
 
 
+def _primary_clause(summary: Mapping[str, Any]) -> str:
+    """Return the beginning of the first sentence: the outcome that was declared, unless it is about correct kernels."""
+    found = summary.get("primary")
+    if not found or found["before"] is None or found["figure"] == "correct":
+        return ""
+    decoding = found["outcome"].split()[0]
+    subject = f"the {_FIGURES[found['figure']]} of {decoding} answers"
+    return f"{_primary_change(found, subject)[:-1]}, and "
+
+
 def _primary(summary: Mapping[str, Any]) -> str:
     """Return the sentence on the outcome that was declared; nothing if the run has none, or did no RL."""
     found = summary.get("primary")
     if not found or found["before"] is None or not summary["sizes"]["iterations"]:
         return ""
+    subject = f"The {_FIGURES[found['figure']]} of {found['outcome'].split()[0]} answers"
+    if _primary_clause(summary):
+        return f"{subject} is the declared primary outcome. All else is exploratory."
+    return f"{_primary_change(found, f'{subject}, the declared primary outcome,')} All else is exploratory."
+
+
+def _primary_change(found: Mapping[str, Any], subject: str) -> str:
     form = _percent if found["figure"] in ("correct", "fast_1") else _number
-    decoding = found["outcome"].split()[0]
-    subject = f"The {_FIGURES[found['figure']]} of {decoding} answers, the declared primary outcome,"
-    sentence = _change(subject, found["before"], found["after"], found["delta_ci"], form)
-    return f"{sentence} All else is exploratory."
+    return _change(subject, found["before"], found["after"], found["delta_ci"], form)
 
 
 def _harder(summary: Mapping[str, Any]) -> list[str]:

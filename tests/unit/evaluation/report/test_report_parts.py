@@ -86,14 +86,35 @@ def test_the_declared_outcome_comes_first_and_harder_problems_are_not_left_out()
     summary["primary"] = {
         "outcome": "greedy mean_reward", "figure": "mean_reward", "before": 1.1, "after": 1.2, "delta_ci": [0.0, 0.2]
     }  # fmt: skip
-    details = headline(summary).details
-    assert details[0] == (
-        "The final reward of greedy answers, the declared primary outcome, went from 1.10 to 1.20, which sampling noise "
-        "alone could explain. All else is exploratory."
+    sentence, details, tone = headline(summary)
+    assert sentence.startswith(
+        "After 3 iterations of reinforcement learning, the final reward of greedy answers went from "
+        "1.10 to 1.20, which sampling noise alone could explain, and 60"
     )
+    assert details[0] == "The final reward of greedy answers is the declared primary outcome. All else is exploratory."
+    assert tone == "gain"  # by the share of correct kernels
     assert any(
         re.match("On 30 harder problems the share of answers that is correct fell from 40", each) for each in details
     )
+
+
+def test_a_clear_change_of_the_declared_outcome_decides_where_correctness_does_not() -> None:
+    summary = _summary(0.5, 0.52, [-0.02, 0.06])
+    primary = {"outcome": "greedy mean_reward", "figure": "mean_reward", "before": 1.0, "after": 1.2}
+    found = headline(summary | {"primary": {**primary, "delta_ci": [0.1, 0.3]}})
+    assert "the final reward of greedy answers rose from 1.00 to 1.20, and 52" in found.sentence
+    assert found.sentence.endswith("before: no clear change.")
+    assert found.tone == "gain"
+
+
+def test_a_declared_share_of_correct_kernels_is_said_once() -> None:
+    summary = _summary(0.5, 0.6, [0.02, 0.06])
+    summary["primary"] = {
+        "outcome": "sampled correct", "figure": "correct", "before": 0.5, "after": 0.6, "delta_ci": [0.02, 0.06]
+    }  # fmt: skip
+    found = headline(summary)
+    assert found.sentence.startswith("After 3 iterations of reinforcement learning, 60")
+    assert found.details[0].startswith("The share of correct kernels of sampled answers, the declared primary outcome,")
 
 
 def test_the_control_is_compared_where_the_gain_over_it_is_smaller() -> None:

@@ -1,4 +1,4 @@
-"""Drawn module problems as rows of a problem set; training problems have a kernel (`reference_kernel`)."""
+"""Drawn module problems as rows of a problem set; those to train on have a kernel, but for `problems.unanswered`."""
 
 from collections.abc import Iterator
 from itertools import islice

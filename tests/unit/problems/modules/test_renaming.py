@@ -2,6 +2,7 @@
 
 import ast
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -67,12 +68,12 @@ def test_a_renamed_problem_computes_the_same(family: Family) -> None:
             torch.manual_seed(0)
             space = module_of(re.sub(r"(?m)^(batch_size|height|width|depth) = \d+", r"\1 = 4", source))
             model = space["Model"](*space["get_init_inputs"]())
-            try:
+            with suppress(RuntimeError, ValueError):  # too small for the layer
                 results.append(model(*space["get_inputs"]()))
-            except (RuntimeError, ValueError) as error:  # too small for the layer
-                results.append(torch.tensor(float(len(str(error)))))
-        assert torch.equal(*results)
-        compared += 1
+        assert len(results) != 1
+        if results:
+            assert torch.equal(*results)
+            compared += 1
 
 
 def own_attributes(source: str) -> set[str]:

@@ -3,10 +3,13 @@
 A tail works on a matrix, by rows, or on a convolution's output of shape (batch, channels, *spatial).
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tasks.problems.modules.convolution_texts import DIMENSIONS, block, enclosed, product
+from tasks.problems.modules.convolution_texts import block
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.pooling_texts import Kind, pooling_host, pooling_kernel
 from tasks.problems.modules.text import Argument
 
 REDUCTIONS = {
@@ -39,6 +42,8 @@ MAP_TAILS = (
     *("softmax", "logsumexp", "max", "min_reduction", "mean", "global_average_pool"),
     *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool", *SAMPLE_TAILS),
 )
+_EXTRA, _VALUES, _STEPS = "<extra>", "<values>", "<steps>"
+"""Places in a drawn tail for what `Tail.with_steps` adds."""
 _NORM = ("mean = tl.sum(total, 0) / R", "scale = tl.rsqrt(tl.sum(squares, 0) / R - mean * mean + eps)")
 
 
@@ -56,18 +61,28 @@ class Tail:
     init: tuple[str, ...] = ()
     own_init: tuple[str, ...] = ()
     fused: tuple[str, ...] = ()
-    """Statements on `x` in the convolution's kernel, instead of a kernel."""
+    """Statements on `x` in the convolution's own kernel, if they can stand there instead."""
+
+    def with_steps(self, steps: Sequence[str] = (), extra: Sequence[tuple[str, str]] = ()) -> "Tail":
+        """Return the tail with statements on its result in its kernel.
+
+        `extra`: the kernel's further arguments, and their values in ModelNew.
+        """
+        kernel = self.kernel.replace(_EXTRA, "".join(f", {name}" for name, _ in extra))
+        kernel = re.sub(f"( *){_STEPS}\n", lambda found: block(steps, len(found[1])), kernel)
+        values = "".join(f", {value}" for _, value in extra)
+        return replace(self, kernel=kernel, host=tuple(line.replace(_VALUES, values) for line in self.host))
 
 
-def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+def row_tail(rng: Draw, name: str, features: int, out: str) -> Tail:
     """Return a tail for a matrix of `features` columns, `out` in the constructor.
 
-    `steps`: statements on its result, with the further arguments `extra` of the kernel and their values.
+    Its kernel has places for further statements: see `Tail.with_steps`.
     """
     if name in REDUCTIONS:
-        return _row_reduction(rng, name, steps, extra)
+        return _row_reduction(rng, name)
     if name == "batch_norm":
-        return _row_batch_norm(rng, out, steps, extra)
+        return _row_batch_norm(rng, out)
     groups = rng.choice([g for g in (2, 4, 8, 16, 32) if features % g == 0 and features // g > 1] or [1])
     if name == "layer_norm":
         init, attribute, arguments = f"nn.LayerNorm({out})", "layer_norm", ()
@@ -78,8 +93,7 @@ def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ..
         rows, groups_text = "M * G", f"self.{attribute}.num_groups"
     norm = f"self.{attribute}"
     lines = (f"self.{attribute} = {init}",)
-    passed, values = _extra(extra)
-    kernel = f"""def {name}_kernel(x_ptr, w_ptr, b_ptr, out_ptr{passed}, G, R, eps, BLOCK: tl.constexpr):
+    kernel = f"""def {name}_kernel(x_ptr, w_ptr, b_ptr, out_ptr{_EXTRA}, G, R, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < R
@@ -88,54 +102,51 @@ def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ..
     x = x * tl.rsqrt(tl.sum(x * x, 0) / R + eps)
     c = row % G * R + cols
     x = x * tl.load(w_ptr + c, mask=mask, other=0.0) + tl.load(b_ptr + c, mask=mask, other=0.0)
-{block(steps, 4)}    tl.store(out_ptr + row * R + cols, x, mask=mask)"""
+    {_STEPS}
+    tl.store(out_ptr + row * R + cols, x, mask=mask)"""
     host = (
         "M, N = x.shape",
         f"G = {groups_text}",
         "R = N // G",
         "out = torch.empty_like(x)",
-        f"{name}_kernel[({rows},)](x, {norm}.weight, {norm}.bias, out{values}, G, R, {norm}.eps, "
+        f"{name}_kernel[({rows},)](x, {norm}.weight, {norm}.bias, out{_VALUES}, G, R, {norm}.eps, "
         "BLOCK=triton.next_power_of_2(R))",
         "return out",
     )
     return Tail(name, name.replace("_", " "), f"{norm}(x)", kernel, host, arguments, lines, lines)
 
 
-def map_tail(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+def map_tail(rng: Draw, name: str, rank: int, channels: int) -> Tail:
     """Return a tail for a convolution's output of `rank` spatial dimensions and `channels` channels."""
     if name in REDUCTIONS:
         return _channel_reduction(rng, name)
     if name == "global_average_pool":
-        return _global_pool(rng, rank, steps, extra)
+        return _global_pool(rng, rank)
     if name in SAMPLE_TAILS:
-        return _sample(rng, name, rank, steps, extra)
+        return _sample(rng, name, rank)
     if name.endswith("_pool"):
-        return _window_pool(rng, name, rank, steps, extra)
-    return _map_norm(rng, name, rank, channels, steps, extra)
-
-
-def _extra(extra: dict[str, str]) -> tuple[str, str]:
-    return "".join(f", {name}" for name in extra), "".join(f", {value}" for value in extra.values())
+        return _window_pool(rng, name, rank)
+    return _map_norm(rng, name, rank, channels)
 
 
 def _filling(name: str) -> str:
     return {"0.0": "0.0", "inf": 'float("inf")', "-inf": '-float("inf")'}[REDUCTIONS[name][0]]
 
 
-def _row_reduction(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    whole, (passed, values) = name in ("softmax", "log_softmax"), _extra(extra)
+def _row_reduction(rng: Draw, name: str) -> Tail:
+    whole = name in ("softmax", "log_softmax")
     lines = [line.format(keep="", R="N") for line in REDUCTIONS[name][1]]
     store = "row * N + cols, x, mask=mask" if whole else "row, x"
-    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, N, BLOCK: tl.constexpr):
+    kernel = f"""def {name}_kernel(x_ptr, out_ptr{_EXTRA}, N, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < N
     x = tl.load(x_ptr + row * N + cols, mask=mask, other={_filling(name)})
-{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
+{block((*lines, _STEPS), 4)}    tl.store(out_ptr + {store})"""
     host = (
         "M, N = x.shape",
         "out = torch.empty_like(x)" if whole else "out = torch.empty((M, 1), device=x.device)",
-        f"{name}_kernel[(M,)](x, out{values}, N, BLOCK=triton.next_power_of_2(N))",
+        f"{name}_kernel[(M,)](x, out{_VALUES}, N, BLOCK=triton.next_power_of_2(N))",
         "return out",
     )
     return replace(_over_dim(rng, name), kernel=kernel, host=host)
@@ -159,11 +170,11 @@ def _title(name: str) -> str:
     }.get(name, name.replace("_", " "))
 
 
-def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    attribute, (passed, values) = rng.pick("bn", "batch_norm"), _extra(extra)
+def _row_batch_norm(rng: Draw, out: str) -> Tail:
+    attribute = rng.pick("bn", "batch_norm")
     options, arguments = _norm_options(rng)
     lines = (f"self.{attribute} = nn.BatchNorm1d({out}{options})",)
-    kernel = f"""def batch_norm_kernel(x_ptr, w_ptr, b_ptr, out_ptr{passed}, M, N, eps, ROWS: tl.constexpr):
+    kernel = f"""def batch_norm_kernel(x_ptr, w_ptr, b_ptr, out_ptr{_EXTRA}, M, N, eps, ROWS: tl.constexpr):
     cols = tl.program_id(0) * 16 + tl.arange(0, 16)[None, :]
     rows = tl.arange(0, ROWS)[:, None]
     mask = (rows < M) & (cols < N)
@@ -171,12 +182,13 @@ def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str
     x = tl.where(mask, x - tl.sum(x, 0)[None, :] / M, 0.0)
     x = x * tl.rsqrt(tl.sum(x * x, 0)[None, :] / M + eps)
     x = x * tl.load(w_ptr + cols, mask=cols < N, other=0.0) + tl.load(b_ptr + cols, mask=cols < N, other=0.0)
-{block(steps, 4)}    tl.store(out_ptr + rows * N + cols, x, mask=mask)"""
+    {_STEPS}
+    tl.store(out_ptr + rows * N + cols, x, mask=mask)"""
     norm = f"self.{attribute}"
     host = (
         "M, N = x.shape",
         "out = torch.empty_like(x)",
-        f"batch_norm_kernel[(triton.cdiv(N, 16),)](x, {norm}.weight, {norm}.bias, out{values}, M, N, {norm}.eps, "
+        f"batch_norm_kernel[(triton.cdiv(N, 16),)](x, {norm}.weight, {norm}.bias, out{_VALUES}, M, N, {norm}.eps, "
         "ROWS=triton.next_power_of_2(M))",
         "return out",
     )
@@ -184,32 +196,31 @@ def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str
 
 
 def _channel_reduction(rng: Draw, name: str) -> Tail:
-    """Return a reduction over the channels, which the convolution's tile has all of."""
-    lines = [line.format(keep=", keep_dims=True", R="OC") for line in REDUCTIONS[name][1]]
-    fused = (f"x = tl.where(o < OC, x, {_filling(name)})", *lines)
-    return replace(_over_dim(rng, name), fused=fused)
-
-
-def channel_tail(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    """Return a reduction over the channels of what a tail before it has written, in a kernel of its own."""
-    passed, values = _extra(extra)
+    """Return a reduction over the channels; a convolution's tile that has all of them can apply it, too."""
     whole = name == "softmax"
-    lines = [line.format(keep=", keep_dims=True", R="C") for line in REDUCTIONS[name][1]]
+    lines, fused = (
+        [line.format(keep=", keep_dims=True", R=count) for line in REDUCTIONS[name][1]] for count in ("C", "OC")
+    )
     store = "(n * C + c) * S + s, x, mask=inside" if whole else "n * S + s, x, mask=s < S"
-    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, C, S, CHANNELS: tl.constexpr):
+    kernel = f"""def {name}_kernel(x_ptr, out_ptr{_EXTRA}, C, S, CHANNELS: tl.constexpr):
     n = tl.program_id(1)
     c = tl.arange(0, CHANNELS)[:, None]
     s = tl.program_id(0) * 64 + tl.arange(0, 64)[None, :]
     inside = (c < C) & (s < S)
     x = tl.load(x_ptr + (n * C + c) * S + s, mask=inside, other={_filling(name)})
-{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
+{block((*lines, _STEPS), 4)}    tl.store(out_ptr + {store})"""
     host = (
         "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
         f"out = torch.empty{'_like(x)' if whole else '((N, 1, *x.shape[2:]), device=x.device)'}",
-        f"{name}_kernel[(triton.cdiv(S, 64), N)](x, out{values}, C, S, CHANNELS=triton.next_power_of_2(C))",
+        f"{name}_kernel[(triton.cdiv(S, 64), N)](x, out{_VALUES}, C, S, CHANNELS=triton.next_power_of_2(C))",
         "return out",
     )
-    return replace(_over_dim(rng, name), kernel=kernel, host=host)
+    return replace(
+        _over_dim(rng, name),
+        kernel=kernel,
+        host=host,
+        fused=(f"x = tl.where(o < OC, x, {_filling(name)})", *fused),
+    )
 
 
 def _norm_options(rng: Draw) -> tuple[str, tuple[Argument, ...]]:
@@ -222,8 +233,7 @@ def _norm_options(rng: Draw) -> tuple[str, tuple[Argument, ...]]:
     return f", eps={eps}, momentum={momentum}", arguments
 
 
-def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    passed, values = _extra(extra)
+def _global_pool(rng: Draw, rank: int) -> Tail:
     dims = ", ".join(str(dim) for dim in range(2, 2 + rank))
     kept = rng.chance(0.7)
     form = rng.pick(
@@ -240,82 +250,56 @@ def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, 
     host = (
         "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
         f"out = torch.empty((N, C{ones}), device=x.device)",
-        f"mean_kernel[(N * C,)](x, out{values}, S, BLOCK=1024)",
+        f"mean_kernel[(N * C,)](x, out{_VALUES}, S, BLOCK=1024)",
         "return out",
     )
-    kernel = _whole_kernel("mean", passed, steps)
+    kernel = _whole_kernel("mean")
     return Tail("global_average_pool", "global average pooling", form, kernel, host, (), init, ())
 
 
-def _sample(rng: Draw, name: str, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    (passed, values), of = _extra(extra), name.removeprefix("sample_")
+def _sample(rng: Draw, name: str, rank: int) -> Tail:
+    of = name.removeprefix("sample_")
     dims, kept = ", ".join(str(dim) for dim in range(1, 2 + rank)), rng.chance(0.3)
     shape = f"(N{', 1' * (rank + 1)})" if kept else "N"
     host = (
         "N, S = x.shape[0], x[0].numel()",
         f"out = torch.empty({shape}, device=x.device)",
-        f"{of}_kernel[(N,)](x, out{values}, S, BLOCK=1024)",
+        f"{of}_kernel[(N,)](x, out{_VALUES}, S, BLOCK=1024)",
         "return out",
     )
     keep = ", keepdim=True" if kept else ""
     form = rng.pick(f"torch.{of}(x, dim=[{dims}]{keep})", f"x.{of}(dim=[{dims}]{keep})", f"x.{of}(({dims}){keep})")
-    return Tail(name, f"a {of} over all but the batch", form, _whole_kernel(of, passed, steps), host)
+    return Tail(name, f"a {of} over all but the batch", form, _whole_kernel(of), host)
 
 
-def _whole_kernel(of: str, passed: str, steps: tuple[str, ...]) -> str:
+def _whole_kernel(of: str) -> str:
     """Return the kernel of a sum or mean of S neighbours in memory."""
-    return f"""def {of}_kernel(x_ptr, out_ptr{passed}, S, BLOCK: tl.constexpr):
+    return f"""def {of}_kernel(x_ptr, out_ptr{_EXTRA}, S, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     for start in range(0, S, BLOCK):
         s = start + tl.arange(0, BLOCK)
         acc += tl.load(x_ptr + row * S + s, mask=s < S, other=0.0)
     x = tl.sum(acc, 0){" / S" if of == "mean" else ""}
-{block(steps, 4)}    tl.store(out_ptr + row, x)"""
+    {_STEPS}
+    tl.store(out_ptr + row, x)"""
 
 
-def _window_pool(rng: Draw, name: str, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    passed, values = _extra(extra)
-    dims, is_max = DIMENSIONS[rank], name == "max_pool"
-    lines, offset = list[str](), "p // " + enclosed(product("O", dims))
-    for index, dim in enumerate(dims):
-        later = product("O", dims[index + 1 :])
-        taps = " * ".join(["K"] * (rank - 1 - index))
-        tap = f"k{f' // {enclosed(taps)}' if taps else ''}{' % K' if index else ''}"
-        lines.append(f"{dim.lower()} = p{f' // {enclosed(later)}' if later else ''} % O{dim} * K + {tap}")
-        offset = f"({offset}) * {dim} + {dim.lower()}"
-    start = 'tl.full((BLOCK,), -float("inf"), tl.float32)' if is_max else "tl.zeros((BLOCK,), dtype=tl.float32)"
-    load = f"tl.load(x_ptr + {offset}, mask=p < n, other=0.0)"
-    step = f"x = tl.maximum(x, {load})" if is_max else f"x += {load}"
-    taps = " * ".join(["K"] * rank)
-    mean = () if is_max else (f"x = x / {enclosed(taps)}",)
-    sizes = ", ".join([*dims, *("O" + dim for dim in dims)])
-    kernel = f"""def pool_kernel(x_ptr, out_ptr{passed}, n, {sizes}, K: tl.constexpr, BLOCK: tl.constexpr):
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = {start}
-    for k in range(0, {taps}):
-{block(lines, 8)}        {step}
-{block((*mean, *steps), 4)}    tl.store(out_ptr + p, x, mask=p < n)"""
+def _window_pool(rng: Draw, name: str, rank: int) -> Tail:
+    kind: Kind = "max" if name == "max_pool" else "average"
     given, size = rng.chance(0.6), rng.pick(2, 2, 3)
     argument = rng.pick("pool_kernel_size", "pool_size")
-    attribute = rng.pick("pool", "max_pool" if is_max else "avg_pool")
-    init = (f"self.{attribute} = nn.{'Max' if is_max else 'Avg'}Pool{rank}d({argument if given else size})",)
+    attribute = rng.pick("pool", "max_pool" if kind == "max" else "avg_pool")
+    layer = f"{'Max' if kind == 'max' else 'Avg'}Pool{rank}d"
+    init = (f"self.{attribute} = nn.{layer}({argument if given else size})",)
     arguments = (Argument(argument, str(size), meaning="Size of the pooling window."),) if given else ()
-    host = (
-        f"K = {f'self.{argument}' if given else size}",
-        "size = [n // K for n in x.shape[2:]]",
-        "out = torch.empty((*x.shape[:2], *size), device=x.device)",
-        "n = out.numel()",
-        f"pool_kernel[(triton.cdiv(n, 512),)](x, out{values}, n, *x.shape[2:], *size, K, BLOCK=512)",
-        "return out",
-    )
-    own = (f"self.{argument} = {argument}",) if given else ()
-    return Tail(name, name.replace("_", " ") + "ing", f"self.{attribute}(x)", kernel, host, arguments, init, own)
+    kernel = pooling_kernel(kind, rank, _EXTRA, (_STEPS,))
+    host = pooling_host(kind, rank, f"self.{attribute}", _VALUES)
+    return Tail(name, name.replace("_", " ") + "ing", f"self.{attribute}(x)", kernel, host, arguments, init, init)
 
 
-def _map_norm(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+def _map_norm(rng: Draw, name: str, rank: int, channels: int) -> Tail:
     """Return group, instance or batch normalisation: sums in one pass, results in a second one."""
-    passed, values = _extra(extra)
     attribute = name if rng.chance(0.6) else {"group_norm": "gn", "batch_norm": "bn", "instance_norm": "norm"}[name]
     norm = f"self.{attribute}"
     arguments: tuple[Argument, ...]
@@ -333,8 +317,8 @@ def _map_norm(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, 
     sizes = "C, S, R, eps" if affine else "R, eps"
     masked = ", mask=i < R, other=0.0" if name == "group_norm" else ""
     scaled = f"x = x * tl.load(w_ptr + {channel}{masked}) + tl.load(b_ptr + {channel}{masked})"
-    lines = [*([scaled] if affine else []), *steps]
-    kernel = f"""def norm_kernel({pointers}{passed}, {sizes}, BLOCK: tl.constexpr):
+    lines = [*([scaled] if affine else []), _STEPS]
+    kernel = f"""def norm_kernel({pointers}{_EXTRA}, {sizes}, BLOCK: tl.constexpr):
     g = tl.program_id(0)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     squares = tl.zeros((BLOCK,), dtype=tl.float32)
@@ -357,7 +341,7 @@ def _map_norm(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, 
     host = (
         "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
         "out = torch.empty_like(x)",
-        f"norm_kernel[({grid},)](x, {weights}out{values}, {given}{count}, {norm}.eps, BLOCK=1024)",
+        f"norm_kernel[({grid},)](x, {weights}out{_VALUES}, {given}{count}, {norm}.eps, BLOCK=1024)",
         "return out",
     )
     init = (f"self.{attribute} = {made}",)

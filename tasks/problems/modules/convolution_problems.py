@@ -72,22 +72,9 @@ class Layer:
         return 64 if channels >= 64 else 32 if channels >= 32 else 16
 
     @property
-    def is_dilated(self) -> bool:
-        """True if elements of the kernel are apart."""
-        return max(self.dilation) > 1
-
-    @property
     def text(self) -> Convolution:
         """The kernel that suits the layer."""
-        return Convolution(
-            self.rank,
-            self.transposed,
-            self.rows,
-            bias=self.bias,
-            grouped=self.groups > 1,
-            dilated=self.is_dilated,
-            extended=max(self.output_padding) > 0,
-        )
+        return Convolution(self.rank, self.transposed)
 
     @property
     def torch_name(self) -> str:

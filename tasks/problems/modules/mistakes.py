@@ -50,7 +50,7 @@ MISTAKES = (
     Mistake("no_import", r"import triton\.language as tl\n", ""),
     # What small models confuse once names say nothing: numbers and pointers, what the module has, and sizes.
     Mistake("pointer_without_its_name", r"(def \w+_kernel\([^\n]*out_ptr, )(\w+)_ptr", r"\1\2", every=False),
-    Mistake("pointer_as_number", r"tl\.load\((\w+_ptr) \+ (?:cols|o|c), mask=[^()]*?, other=0\.0\)", r"\1"),
+    Mistake("pointer_as_number", r"tl\.load\((\w+) \+ (?:cols|o|c), mask=[^()]*?, other=0\.0\)", r"\1"),
     Mistake(
         "number_as_pointer",
         r"x = x ([*+/-]) ([a-z]\w+)\n",
@@ -65,12 +65,12 @@ MISTAKES = (
         r"\1, bias=False)\n",
         every=False,
     ),
-    Mistake("host_with_fewer_values", r"((?:return|x =) (?:linear|conv\w*)\(x, self\.\w+), self\.\w+", r"\1"),
+    Mistake("host_with_fewer_values", r"(x = (?:(?:linear|conv\w*)\(x, self\.\w+|apply\(\w+, x)), self\.\w+", r"\1"),
     Mistake("argument_twice", r"(def \w+_kernel\([^\n]*?), (\w+), ", r"\1, \2, \2, ", every=False),
     Mistake("parenthesis_left_out", r"\)\)\n", ")\n", every=False),
     Mistake("size_without_padding", r"\(n \+ 2 \* \w+ - ", "(n - "),
     Mistake("size_with_half_the_padding", r"\(n - 1\) \* (\w+) - 2 \* ", r"(n - 1) * \1 - "),
-    Mistake("size_without_the_outputs_padding", r" \+ q(?= for)", ""),
+    Mistake("size_without_the_outputs_padding", r" \+ q(?= \+ 1 for)", ""),
 )
 
 

@@ -92,16 +92,14 @@ ROWS={tile.rows}, COLS={tile.cols}, BLOCK_K={tile.inner})
 """
 
 
-def linear(tile: Tile, extra: tuple[str, ...] = (), steps: tuple[str, ...] = (), bias: bool = True) -> str:
+def linear(tile: Tile, extra: tuple[str, ...] = (), steps: tuple[str, ...] = ()) -> str:
     """Return the kernel of a linear layer, and `linear(x, layer, *extra)` for a matrix `x`.
 
     `extra`: further arguments, `NAME_ptr` for a tensor. `steps`: statements on `x`, the tile of the output; `rows` and
     `cols` are its indices, and `mask` what lies in the output.
     """
     passed = "".join(f", {name.removesuffix('_ptr')}" for name in extra)
-    pointer, given = ("b_ptr, ", "layer.bias, ") if bias else ("", "")
-    added = " + tl.load(b_ptr + cols, mask=cols < N, other=0.0)" if bias else ""
-    return f"""def linear_kernel(x_ptr, w_ptr, {pointer}out_ptr{"".join(f", {name}" for name in extra)}, M, N, K, \
+    return f"""def linear_kernel(x_ptr, w_ptr, b_ptr, out_ptr{"".join(f", {name}" for name in extra)}, M, N, K, \
 ROWS: tl.constexpr, COLS: tl.constexpr, BLOCK_K: tl.constexpr):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
@@ -112,7 +110,9 @@ ROWS: tl.constexpr, COLS: tl.constexpr, BLOCK_K: tl.constexpr):
         a = tl.load(x_ptr + rows * K + k[None, :], mask=(rows < M) & (k[None, :] < K), other=0.0)
         w = tl.load(w_ptr + cols * K + k[:, None], mask=(k[:, None] < K) & (cols < N), other=0.0)
         acc = tl.dot(a, w, acc, input_precision="tf32x3")
-    x = acc{added}
+    x = acc
+    if b_ptr is not None:
+        x += tl.load(b_ptr + cols, mask=cols < N, other=0.0)
 {block(steps, 4)}    tl.store(out_ptr + rows * N + cols, x, mask=mask)
 
 
@@ -122,7 +122,7 @@ def linear(x, layer{passed}):
     N = layer.weight.shape[0]
     out = torch.empty((M, N), device=x.device)
     grid = (triton.cdiv(M, {tile.rows}), triton.cdiv(N, {tile.cols}))
-    linear_kernel[grid](x, layer.weight, {given}out{passed}, M, N, K, \
+    linear_kernel[grid](x, layer.weight, layer.bias, out{passed}, M, N, K, \
 ROWS={tile.rows}, COLS={tile.cols}, BLOCK_K={tile.inner})
     return out
 """

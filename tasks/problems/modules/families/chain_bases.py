@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tasks.problems.modules.convolution_problems import SPATIAL, Layer, written
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.chain_steps import Step
-from tasks.problems.modules.product_texts import linear, tile_for
+from tasks.problems.modules.product_texts import Tile, linear, tile_for
 from tasks.problems.modules.text import Argument, Input
 
 WEIGHTS = {
@@ -39,7 +39,6 @@ class Base:
     """The convolution; None for a linear layer."""
     shape: tuple[int, int, int]
     """M, K and N of a linear layer."""
-    bias: bool = True
 
 
 def draw_base(rng: Draw, unseen: frozenset[str]) -> Base:
@@ -49,19 +48,19 @@ def draw_base(rng: Draw, unseen: frozenset[str]) -> Base:
     return _linear(rng) if operator == "linear" else _convolution(rng, operator)
 
 
-def product_text(base: Base, extra: tuple[str, ...], steps: tuple[str, ...], fused: str) -> tuple[str, str]:
+def product_text(
+    base: Base, extra: tuple[str, ...] = (), steps: tuple[str, ...] = (), fused: str = ""
+) -> tuple[str, str]:
     """Return the name of the host function, and the text of kernel and host function.
 
-    `fused`: the reduction over channels that is among the steps.
+    `fused`: the reduction over channels that is among the steps. A linear layer alone has one tile for all shapes.
     """
     if base.layer is None:
         m, k, n = base.shape
-        return "linear", linear(tile_for(m, n, k), extra, steps, base.bias)
-    layer = base.layer
-    strided = layer.transposed or max(layer.stride) > 1 or max(layer.padding) > 0
-    drawn = replace(layer.text, uniform=True, strided=strided, extra=extra, steps=steps)
-    if fused:
-        drawn = replace(drawn, rows=max(16, layer.out_channels), reduces=fused not in ("softmax", "log_softmax"))
+        return "linear", linear(tile_for(m, n, k) if steps else Tile(), extra, steps)
+    whole = ("softmax", "log_softmax")
+    reduces = bool(fused) and fused not in whole
+    drawn = replace(base.layer.text, extra=extra, steps=steps, whole=bool(fused), reduces=reduces)
     return drawn.host, drawn.text
 
 
@@ -107,7 +106,6 @@ def _linear(rng: Draw) -> Base:
         ("cols", "N", f"({out},)"),
         None,
         (batch, k, n),
-        bias,
     )
 
 

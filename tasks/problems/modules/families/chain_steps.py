@@ -7,9 +7,16 @@ from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.elementwise import draw_chain
 from tasks.problems.modules.text import Argument
 
-OPERATORS = ("bias_add", "parameter_scale", "doubling", "residual_add", "clamp", "minimum_with_constant")
+_PARAMETERS = {
+    "bias_add": ("+", "a bias addition", ("bias", "bias", "extra_bias")),
+    "parameter_subtraction": ("-", "a subtraction of a parameter", ("subtract", "shift")),
+    "parameter_scale": ("*", "scaling by a parameter", ("multiplier", "scale")),
+}
+"""Steps with a parameter for each channel: sign, title, and names of the parameter."""
+OPERATORS = (*_PARAMETERS, "doubling", "residual_add", "clamp", "minimum_with_constant")
 """Steps that the family of element-wise functions does not have."""
-_PER_CHANNEL = ("bias_add", "parameter_scale")
+_AS_PARAMETER = 0.3
+"""Share of the constants that are a parameter of one element."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     `channel`: for a product's or convolution's own tile, the kernel's index of a channel, its bound, and the shape of a
     parameter in the problem; None allows functions of an element alone.
     """
-    special = [name for name in OPERATORS if name not in unseen and (channel or name not in _PER_CHANNEL)]
+    special = [name for name in OPERATORS if name not in unseen and (channel or name not in _PARAMETERS)]
     if "doubling" in unseen and "residual_add" in special:  # the last step of a chain has nothing to add but itself
         special.remove("residual_add")
     chosen = rng.choice(special) if count and special and rng.chance(0.45) else None
@@ -69,29 +76,12 @@ def _special(rng: Draw, name: str, channel: tuple[str, str, str] | None) -> list
     if name == "clamp":
         return [_clamp(rng)]
     if name == "minimum_with_constant":
-        argument = Argument("constant", rng.pick("0.5", "1.0", "2.0"), "float", "Upper bound.")
-        form = rng.pick("torch.min(x, torch.tensor(self.constant))", "torch.clamp(x, max=self.constant)")
-        own = ("self.constant = constant",)
-        extra = (("constant", "self.constant"),)
-        return [
-            Step(
-                name,
-                "a minimum with a constant",
-                (f"x = {form}",),
-                ("x = tl.minimum(x, constant)",),
-                (argument,),
-                own,
-                own,
-                extra,
-            )
-        ]
+        return [_minimum(rng)]
     index, bound, shape = channel or ("", "", "")
     if name in ("doubling", "residual_add"):
         return [Step("doubling", "addition of itself", ("x = x + x",), ("x = x + x",))]
-    sign, title, own = (
-        ("+", "a bias addition", "bias") if name == "bias_add" else ("*", "scaling by a parameter", "weight")
-    )
-    own = rng.pick("bias", "bias", "extra_bias") if own == "bias" else rng.pick("multiplier", "scale")
+    sign, title, names = _PARAMETERS[name]
+    own = rng.choice(names)
     argument = Argument(f"{own}_shape", shape, "tuple", "Shape of the parameter.")
     init = (f"self.{own} = nn.Parameter(torch.randn({own}_shape))",)
     load = f"tl.load({own}_ptr + {index}, mask={index} < {bound}, other=0.0)"
@@ -126,6 +116,28 @@ def _clamp(rng: Draw) -> Step:
         own,
         own,
         ((first, f"self.{first}"), (second, f"self.{second}")),
+    )
+
+
+def _minimum(rng: Draw) -> Step:
+    """Return the minimum with a constant, a number or a parameter of one element."""
+    argument = Argument("constant", rng.pick("0.5", "1.0", "2.0"), "float", "Upper bound.")
+    is_parameter = rng.chance(_AS_PARAMETER)
+    value, pointer = ("nn.Parameter(torch.tensor(constant))", "_ptr") if is_parameter else ("constant", "")
+    form = "torch.min(x, self.constant)"
+    if not is_parameter:
+        form = rng.pick("torch.min(x, torch.tensor(self.constant))", "torch.clamp(x, max=self.constant)")
+    kernel = f"x = tl.minimum(x, {'tl.load(constant_ptr)' if is_parameter else 'constant'})"
+    own = (f"self.constant = {value}",)
+    return Step(
+        "minimum_with_constant",
+        "a minimum with a constant",
+        (f"x = {form}",),
+        (kernel,),
+        (argument,),
+        own,
+        own,
+        ((f"constant{pointer}", "self.constant"),),
     )
 
 

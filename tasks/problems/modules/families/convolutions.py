@@ -35,7 +35,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     module, defaults = layer_module(rng, layer, title_of(operator, layer), attribute)
     host, text = "conv", layer.text.text
     if is_depthwise:
-        host, text = "depthwise", depthwise(rank, bias=layer.bias, dilated=layer.is_dilated)
+        host, text = "depthwise", depthwise(rank)
     kernel = kernel_text([text], module, [f"return {host}(x, self.{attribute})"])
     problem, kernel = layer_texts(rng, module, defaults, kernel)
     return _pair(operator, module.title, problem, kernel)
@@ -61,8 +61,7 @@ def _separable(rng: Draw) -> ModulePair:
         arguments=(made.arguments[0], out, *made.arguments[1:]),
         init=(*made.init, pointwise),
     )
-    text = replace(layer.text, rows=32, grouped=True).text
-    kernel = kernel_text([text], module, ["return conv(conv(x, self.depthwise), self.pointwise)"])
+    kernel = kernel_text([layer.text.text], module, ["return conv(conv(x, self.depthwise), self.pointwise)"])
     problem, kernel = layer_texts(rng, module, defaults, kernel)
     return _pair("separable_conv2d", module.title, problem, kernel)
 

@@ -1,22 +1,30 @@
 """Long chains of level 2: a linear layer or a convolution, and one or two normalisations, poolings or reductions.
 
-Each of these has a kernel of its own, with the element-wise steps that follow it; only a convolution's reduction over
-channels is in its own kernel. The kernels are up to twice as long as those of `chains`.
+The kernels are longer than those of `chains`, and most of them are composed.
 """
 
 import re
 
-from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAILS, Tail, channel_tail
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAILS
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains
-from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, product_text, renamed
-from tasks.problems.modules.families.chain_steps import Step, draw_steps, parts
-from tasks.problems.modules.families.chains import module_of, tail_of
+from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, renamed
+from tasks.problems.modules.families.chain_steps import draw_steps
+from tasks.problems.modules.families.chain_texts import (
+    Stage,
+    composed_text,
+    module_of,
+    operators_of,
+    plain_text,
+    tail_on,
+)
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
-from tasks.problems.modules.text import Module, kernel_text, problem_text
+from tasks.problems.modules.text import Module, problem_text
 
-LONGEST = 4100
-"""Characters of a kernel at most: about 1,700 tokens."""
+COMPOSED = 0.85
+"""Share of the chains whose kernel is composed."""
+LONGEST = 4600
+"""Characters of a kernel at most: about 1,950 tokens."""
 _NORMS = ("group_norm", "layer_norm", "batch_norm", "instance_norm")
 _POOLS = ("max_pool", "average_pool")
 _CHANNEL_REDUCTIONS = ("softmax", "logsumexp", "max", "min_reduction", "mean")
@@ -55,28 +63,14 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     module = module_of(base, steps, stages)
     if _has_one_name_twice(module, stages):
         return None
-    fused = bool(stages[0][0].fused)
-    inside = [*steps, *(stages[0][1] if fused else [])]
-    lines = (*parts(steps)[1], *stages[0][0].fused, *parts(stages[0][1])[1]) if fused else parts(steps)[1]
-    host, text = product_text(base, parts(inside)[0], lines, names[0] if fused else "")
-    forward = [f"x = {host}(x, self.{base.attribute}{''.join(f', {value}' for value in parts(inside)[2])})"]
-    kernels = [text]
-    for tail, _ in stages[fused:]:
-        kernels.append(tail.kernel)
-        forward += [*tail.host[:-1], "x = out"]
-    own = [base.init, *(line for step in steps for line in step.own_init)]
-    for tail, later in stages:
-        own += [*tail.own_init, *(line for step in later for line in step.own_init)]
-    done = [step.name for step in steps]
-    for tail, later in stages:
-        done += [tail.name, *(step.name for step in later)]
+    style, write = ("composed", composed_text) if rng.chance(COMPOSED) else ("plain", plain_text)
     return ModulePair(
         family=FAMILY.name,
-        operator=SEPARATOR.join([base.operator, *done]),
+        operator=SEPARATOR.join(operators_of(base, steps, stages)),
         title=module.title,
         problem_source=problem_text(rng, module),
-        kernel_source=kernel_text(kernels, module, [*forward, "return x"], own),
-        style="plain",
+        kernel_source=write(base, steps, stages, module),
+        style=style,
     )
 
 
@@ -116,20 +110,17 @@ def _following_in_rows(first: str) -> list[str]:
     return {"softmax": ["max", "logsumexp"], "log_softmax": ["max", "sum", "mean"]}.get(first, [])
 
 
-def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], place: int) -> tuple[Tail, list[Step]]:
+def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], place: int) -> Stage:
     """Return a tail with the element-wise steps that follow it."""
     name, is_last = names[place], place == len(names) - 1
     drawn = draw_steps(rng, unseen, rng.pick(0, 1, 1, 2) if is_last else rng.pick(0, 0, 1), channel_after(base, name))
     later = [renamed(step, "last_act" if is_last else "second_act") for step in drawn]
-    if base.layer is not None and place and name in _CHANNEL_REDUCTIONS:
-        added, lines, values = parts(later)
-        return channel_tail(rng, name, lines, dict(zip(added, values, strict=True))), later
-    return tail_of(rng, base, name, later), later
+    return tail_on(rng, base, name), later
 
 
-def _has_one_name_twice(module: Module, stages: list[tuple[Tail, list[Step]]]) -> bool:
+def _has_one_name_twice(module: Module, stages: list[Stage]) -> bool:
     """Return True if two arguments, attributes or kernels have one name."""
-    kernels = [re.split(r"[ (]", tail.kernel)[1] for tail, _ in stages if not tail.fused]
+    kernels = [re.split(r"[ (]", tail.kernel)[1] for tail, _ in stages]
     attributes = [match[1] for line in module.init if (match := re.match(r"self\.(\w+) =", line))]
     found = ([argument.name for argument in module.arguments], attributes, kernels)
     return any(len(set(names)) < len(names) for names in found)

@@ -6,10 +6,10 @@ plain: one kernel, a block of outputs a program, a loop over the window.
 import math
 
 from tasks.problems.modules.convolution_problems import SPATIAL
-from tasks.problems.modules.convolution_texts import DIMENSIONS, block, enclosed, product
 from tasks.problems.modules.defaults import Default, with_defaults
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import Family, ModulePair
+from tasks.problems.modules.pooling_texts import Kind, pooling
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 MOST_READS = 2**22
@@ -30,7 +30,8 @@ _MEANINGS = {
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     """Return a pair of one pooling layer."""
     operator = rng.choice(rng.unless(FAMILY.operators, unseen, str))
-    kind, rank = operator.split("_")[0], int(operator[-2])
+    kind: Kind = "max" if operator.startswith("max") else "average"
+    rank = int(operator[-2])
     shape = _shape(rng, rank)
     kernel = rng.pick(2, 2, 3, 3, 4, 5) if rank < 3 else rng.pick(2, 2, 3)
     stride = rng.pick(None, None, 1, 2, 2, 3)
@@ -41,13 +42,8 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         return draw(rng, unseen)
     settings = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
     module, defaults = _module(rng, kind, rank, shape, settings)
-    own = ["self.kernel_size = kernel_size"]
-    given = {argument.name for argument in module.arguments} | {default.name for default in defaults}
-    if "stride" in given:
-        may_be_none = stride is None or any(default.name == "stride" for default in defaults)
-        own.append(f"self.stride = {'stride or kernel_size' if may_be_none else 'stride'}")
-    own += [f"self.{name} = {name}" for name in ("padding", "dilation") if name in given]
-    source = kernel_text([_kernel(kind, rank)], module, _host(kind, rank, given, settings), own)
+    attribute = module.init[0].split(" ")[0]
+    source = kernel_text([pooling(kind, rank)], module, [f"return {kind}_pool(x, {attribute})"])
     return ModulePair(
         family=FAMILY.name,
         operator=operator,
@@ -69,7 +65,7 @@ def _shape(rng: Draw, rank: int) -> tuple[int, ...]:
 
 
 def _module(
-    rng: Draw, kind: str, rank: int, shape: tuple[int, ...], settings: dict[str, int | None]
+    rng: Draw, kind: Kind, rank: int, shape: tuple[int, ...], settings: dict[str, int | None]
 ) -> tuple[Module, tuple[Default, ...]]:
     standard: dict[str, int | None] = {"stride": None, "padding": 0, "dilation": 1}
     used = [name for name in standard if settings[name] != standard[name]]
@@ -100,62 +96,6 @@ def _module(
     given = Input("x", f"torch.randn({listed})", meaning=f"Input tensor of shape ({listed}).")
     init = (f"self.{attribute} = nn.{name}{rank}d({made})",)
     return Module(title, (given,), (f"return self.{attribute}(x)",), tuple(arguments), init, constants), defaults
-
-
-def _kernel(kind: str, rank: int) -> str:
-    dims = DIMENSIONS[rank]
-    lines, inside, offset = list[str](), list[str](), "p // " + enclosed(product("O", dims))
-    for index, dim in enumerate(dims):
-        name = dim.lower()
-        later, taps = product("O", dims[index + 1 :]), "K" if rank - index == 2 else "(K * K)"
-        at = f"p{f' // {enclosed(later)}' if later else ''} % O{dim}"
-        tap = (
-            "k" if rank == 1 else f"k // {taps}" if index == 0 else f"k // {taps} % K" if index < rank - 1 else "k % K"
-        )
-        lines.append(f"{name} = {at} * S - P + {tap}" + (" * E" if kind == "max" else ""))  # D is a dimension
-        inside.append(f"({name} >= 0) & ({name} < {dim})")
-        offset = f"({offset}) * {dim} + {name}"
-    settings = "S, P, E" if kind == "max" else "S, P"
-    start, other = (
-        ('tl.full((BLOCK,), -float("inf"), tl.float32)', '-float("inf")')
-        if kind == "max"
-        else (
-            "tl.zeros((BLOCK,), dtype=tl.float32)",
-            "0.0",
-        )
-    )
-    taps = " * ".join(["K"] * rank)
-    step = "acc = tl.maximum(acc, v)" if kind == "max" else "acc += v"
-    sizes = ", ".join([*dims, *("O" + dim for dim in dims)])
-    return f"""def pool_kernel(x_ptr, out_ptr, n, {sizes}, {settings}, K: tl.constexpr, BLOCK: tl.constexpr):
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    acc = {start}
-    for k in range(0, {taps}):
-{block(lines, 8)}        v = tl.load(x_ptr + {offset}, mask=(p < n) & {" & ".join(inside)}, other={other})
-        {step}
-    tl.store(out_ptr + p, acc{"" if kind == "max" else f" / {enclosed(taps)}"}, mask=p < n)"""
-
-
-def _host(kind: str, rank: int, given: set[str], settings: dict[str, int | None]) -> list[str]:
-    """Return the statements of `forward`; what is no argument of the constructor has its standard value."""
-    stride = "self.stride" if "stride" in given else "self.kernel_size"
-    padding = "self.padding" if "padding" in given else "0"
-    dilation = "self.dilation" if "dilation" in given else "1"
-    window = "E * (K - 1)" if kind == "max" else "K"
-    minus = " - 1" if kind == "max" else ""
-    names, values = "K, S, P", f"self.kernel_size, {stride}, {padding}"
-    if kind == "max":
-        names, values = f"{names}, E", f"{values}, {dilation}"
-    return [
-        "x = x.contiguous()",
-        f"{names} = {values}",
-        f"size = [(n + 2 * P - {window}{minus}) // S + 1 for n in x.shape[2:]]",
-        "out = torch.empty((*x.shape[:2], *size), device=x.device)",
-        "n = out.numel()",
-        "pool_kernel[(triton.cdiv(n, 512),)]"
-        f"(x, out, n, *x.shape[2:], *size, {names.removeprefix('K, ')}, K, BLOCK=512)",
-        "return out",
-    ]
 
 
 FAMILY = Family("pooling", tuple(f"{kind}_pool{rank}d" for kind in ("average", "max") for rank in (1, 2, 3)), draw)

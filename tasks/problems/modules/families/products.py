@@ -252,7 +252,7 @@ def _linear(rng: Draw) -> Drawn:
     host = [f"return linear(x, self.{attribute})"]
     if rank == 3:
         host = [f"out = linear(x.view(-1, x.shape[-1]), self.{attribute})", "return out.view(*x.shape[:-1], -1)"]
-    return Drawn(module, [linear(tile, bias=bias)], host)
+    return Drawn(module, [linear(tile)], host)
 
 
 _MAKERS: dict[str, Callable[[Draw], Drawn]] = {

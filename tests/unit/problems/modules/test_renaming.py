@@ -101,7 +101,7 @@ def test_kernels_have_the_problems_names():
 def test_one_name_stands_for_a_number_here_and_for_a_parameter_there():
     kinds: dict[str, set[bool]] = {}
     rng = Draw("kinds")
-    for _ in range(1500):
+    for _ in range(2000):
         pair: ModulePair = with_drawn_names(rng, chains.draw(rng, frozenset()))
         for name, value in re.findall(r"(?m)^        self\.(\w+) = (.*)$", pair.problem_source):
             if value == name or value.startswith("nn.Parameter"):

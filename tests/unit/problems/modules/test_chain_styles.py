@@ -1,0 +1,70 @@
+"""The two styles of a chain's kernel, and the texts that serve every layer."""
+
+import re
+from collections import defaultdict
+
+import pytest
+
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import chains, convolutions, long_chains, pooling, transposed_convolutions
+from tasks.problems.modules.pair import Family, ModulePair
+
+LAYERS = "conv|conv_transpose|depthwise|average_pool|max_pool"
+
+
+def composed(count: int = 300) -> list[ModulePair]:
+    rng = Draw("styles")
+    pairs = [family.draw(rng, frozenset()) for family in (chains, long_chains) for _ in range(count)]
+    return [pair for pair in pairs if pair.style == "composed"]
+
+
+def functions(kernel: str, names: str) -> dict[str, str]:
+    """Return the texts of the host functions of these names."""
+    return {found[1]: found[0] for found in re.finditer(rf"def ({names})\(x, layer\):\n(?:    .*\n)+", kernel)}
+
+
+def rank_of(pair: ModulePair) -> str:
+    found = re.search(r"\dd", pair.operator)
+    assert found
+    return found[0]
+
+
+@pytest.mark.parametrize("module", [convolutions, transposed_convolutions, pooling], ids=lambda module: module.__name__)
+def test_one_text_serves_every_layer_of_a_kind_and_rank(module):
+    family: Family = module.FAMILY
+    rng, texts = Draw("texts"), defaultdict(set)
+    for _ in range(150):
+        pair = family.draw(rng, frozenset())
+        for name, text in functions(pair.kernel_source, LAYERS).items():
+            texts[name, rank_of(pair)].add(text)
+    assert len(texts) >= 3
+    assert all(len(found) == 1 for found in texts.values())
+
+
+def test_a_composed_chain_has_the_texts_of_single_layers():
+    single = {
+        text
+        for module in (convolutions, transposed_convolutions, pooling)
+        for rng in [Draw("single")]
+        for _ in range(150)
+        for text in functions(module.FAMILY.draw(rng, frozenset()).kernel_source, LAYERS).values()
+    }
+    found = {text for pair in composed() for text in functions(pair.kernel_source, LAYERS).values()}
+    assert found
+    assert found <= single
+
+
+def test_forward_of_a_composed_chain_is_a_list_of_calls():
+    for pair in composed():
+        forward = pair.kernel_source.split("def forward(self, x):\n")[1].strip().splitlines()
+        assert all(re.fullmatch(r" *x = \w+\((\w+, )?x(, [\w.]+)*\)", line) for line in forward[:-1]), forward
+        assert forward[-1].strip() == "return x"
+
+
+def test_both_styles_are_drawn_and_long_chains_are_mostly_composed():
+    rng = Draw("both")
+    shares = [
+        sum(module.draw(rng, frozenset()).style == "composed" for _ in range(200)) / 200
+        for module in (chains, long_chains)
+    ]
+    assert 0.3 < shares[0] < 0.75 < shares[1] < 0.95

@@ -82,7 +82,7 @@ class Trials:
         return range(first, first + trials)
 
     def check_loads(self) -> None:
-        """Load the source, set the weights, and request the programs of all calls that are made for certain."""
+        """Load the source, set the weights, and request the programs of the trials."""
         session, reference, seed = self.session, self.reference, self.seed
         session.load(self.kernel_source, reference.arguments, reference.weight_seed)
         self._drawn = [
@@ -95,12 +95,12 @@ class Trials:
         session.set_weights(weights)
         for inputs in self._drawn:
             session.ask(inputs, has_values=True)
-        self.repeats.ask()
-        if self.sizes:
-            session.ask(reference.full_forms, has_values=False)
 
     def check_trials(self) -> None:
-        """Compare each trial with the oracle. The oracle of the next one runs while the candidate's kernels do."""
+        """Compare each trial with the oracle. The oracle of the next one runs while the candidate's kernels do.
+
+        Once the first one has passed, the programs of the other calls are requested: most that fail, fail there.
+        """
         coming = iter(
             self.reference.with_expected(values, size_of(self.sizes, number), number, self.seed)
             for number, values in zip(self.numbers, self._drawn, strict=True)
@@ -113,9 +113,17 @@ class Trials:
             following = next(coming, None)
             reference_s = time.process_time() - began
             launches = self._finish(traced.trace, expected)
+            if not self.programs:
+                self._ask_for_other_calls()
             self.seconds.append((self.session.cpu_s, reference_s))
             self.counted.setdefault(size_of(self.sizes, len(self.programs)), launches)
             self.programs.append(traced)
+
+    def _ask_for_other_calls(self) -> None:
+        """Request the programs of the calls that follow the trials for certain."""
+        self.repeats.ask()
+        if self.sizes:
+            self.session.ask(self.reference.full_forms, has_values=False)
 
     def check_repeated_calls(self) -> None:
         """Run calls again whose program differs from the one that passed, or whose kernels could keep results."""

@@ -10,11 +10,13 @@ that read attributes; names that are made while the program runs.
 """
 
 import ast
+import functools
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernels_eval.sandbox.guarded_names import REACHING
+from kernels_eval.trace.kernel_syntax import nodes_of
 
 _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
@@ -26,18 +28,27 @@ _TABLES = (
     "traceback", "weakref",
 )  # fmt: skip
 """Modules of Python's library that lead to other code's objects, or that the judge's own side works with."""
+_LOOKED_AT = (
+    ast.Attribute, ast.Call, ast.Compare, ast.Constant, ast.Import, ast.ImportFrom, ast.MatchClass, ast.Name,
+)  # fmt: skip
+_FILES_KEPT = 16
 
 
+@functools.lru_cache(maxsize=_FILES_KEPT)
 def reached(source: str) -> str | None:
-    """Return what a file reaches for, with its line, or None. A file that is not Python reaches for nothing."""
+    """Return what a file reaches for, with its line, or None. A file that is not Python reaches for nothing.
+
+    Found once for the sessions of a candidate, which follow each other.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    modules, members = dict(_library(tree)), set(_members(tree))
-    bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    harmless = {id(part) for node in ast.walk(tree) for part in _asked_for_a_name(node)}
-    for node in ast.walk(tree):
+    nodes = [node for node in nodes_of(tree) if isinstance(node, _LOOKED_AT)]
+    modules, members = dict(_library(nodes)), set(_members(nodes))
+    bases = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    harmless = {id(part) for node in nodes for part in _asked_for_a_name(node)}
+    for node in nodes:
         if id(node) in harmless:
             continue
         found = (
@@ -48,9 +59,9 @@ def reached(source: str) -> str | None:
     return None
 
 
-def _library(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _library(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
     """Yield the names that imports give modules of Python's library, and the modules."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -58,9 +69,9 @@ def _library(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield alias.asname or top, alias.name
 
 
-def _members(tree: ast.Module) -> Iterator[str]:
+def _members(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the names that imports give members of modules of Python's library."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in sys.stdlib_module_names:
             yield from (alias.asname or alias.name for alias in node.names)
 

@@ -1,9 +1,9 @@
 """CPU worker: calls the candidate again on shapes that it has seen, to detect host code that reuses earlier results.
 
-At least a dozen further calls are traced. This is cheap, because only host code runs, and it overlaps with the
-kernels of the trials. If every call returns the program that passed, nothing else is run. A different program is run
-on fresh values, after all programs before it, and its results are compared. The same is done for calls whose kernels
-use memory of earlier calls, because such kernels could count calls.
+At least a dozen further calls are traced, once the first trial has passed. This is cheap, because only host code runs,
+and it overlaps with the kernels of the trials after it. If every call returns the program that passed, nothing else is
+run. A different program is run on fresh values, after all programs before it, and its results are compared. The same is
+done for calls whose kernels use memory of earlier calls, because such kernels could count calls.
 
 The last call but one is made as if a thousand calls or more had passed: what host code or kernels count up is advanced
 (kernels_eval.tracing.counters, kernels_eval.interpreter.tensor_counters). The last call is a second model's.

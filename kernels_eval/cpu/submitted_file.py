@@ -40,7 +40,8 @@ from kernels_eval.verdict import Status
 _ANYTHING: Any = object()
 """Stands for a value that the file does not fix."""
 _GLOBAL: TypeAdapter[Any] = TypeAdapter(Global)
-_FILES_KEPT = 256
+_FILES_KEPT = 16
+"""A candidate's sessions follow each other. More syntax trees cost the garbage collector more than parsing again."""
 _ARITHMETIC: Mapping[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
@@ -67,6 +68,8 @@ class SubmittedFile:
         for name, value in _bindings(self._tree.body):
             self._bindings.setdefault(name, []).append(value)
         every = list(statements(self._tree.body, into_functions=True))
+        self._free_names = functools.cache(free_names)
+        self._sources = KernelSources()
         self._changed = {name for node in every if isinstance(node, ast.Global) for name in node.names}
         self._is_open = "*" in self._bindings
         """An import of all names of a module may bind any."""
@@ -76,7 +79,7 @@ class SubmittedFile:
         node = self._functions.get((kernel.line, kernel.name))
         if node is None:
             return f"{kernel.name} is no function of the submitted file"
-        source, names = text_of(node, self._lines), free_names(node)
+        source, names = text_of(node, self._lines), self._free_names(node)
         helpers = [name for name in names if self._value(node, name) is inductor_helpers]
         if helpers:
             source, _, names = with_helpers_by_name(source, helpers)
@@ -99,7 +102,8 @@ class SubmittedFile:
             value = self._value(node, name)
         if value is _ANYTHING:
             return True
-        return any(_is_meant(each, sent, known) for each in (value if isinstance(value, _Choice) else [value]))
+        choices = value if isinstance(value, _Choice) else [value]
+        return any(_is_meant(each, sent, known, self._sources) for each in choices)
 
     def _value(self, node: ast.FunctionDef, name: str) -> Any:
         """Return what a name means within a function: a value, a `_Choice` of several, or _ANYTHING."""
@@ -174,8 +178,8 @@ class _Imported:
         return module if self._name is None else getattr(module, self._name)
 
 
-def _is_meant(value: Any, sent: Any, known: Mapping[int, KernelSource]) -> bool:
-    """Return whether a meaning that was sent is that of a value."""
+def _is_meant(value: Any, sent: Any, known: Mapping[int, KernelSource], sources: KernelSources) -> bool:
+    """Return whether a meaning that was sent is that of a value. `sources`: any; they describe values."""
     if isinstance(value, ast.FunctionDef) or _is_helper(value):
         kernel = known.get(sent.kernel) if isinstance(sent, KernelReference) else None
         if kernel is None:
@@ -184,7 +188,7 @@ def _is_meant(value: Any, sent: Any, known: Mapping[int, KernelSource]) -> bool:
             return (kernel.line, kernel.name) == (value.lineno, value.name)
         return kernel.name == value.__name__ and helper_file().difference(kernel, known) is None
     try:
-        meaning = KernelSources().meaning(value, "")
+        meaning = sources.meaning(value, "")
     except UnknownGlobalError:
         return False
     return repr(_GLOBAL.validate_python(meaning)) == repr(sent)  # 1, 1.0 and True are equal, and not the same

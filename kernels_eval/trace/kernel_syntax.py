@@ -154,7 +154,7 @@ def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
 def bound_names(function: ast.FunctionDef) -> set[str]:
     """Return the names that a function itself binds: parameters and assigned names."""
     names = {argument.arg for argument in parameters(function)}
-    for node in _nodes(function):
+    for node in nodes_of(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             names.add(node.id)
     return names
@@ -177,7 +177,7 @@ def constexpr_parameters(function: ast.FunctionDef) -> set[str]:
 def annotation_names(function: ast.FunctionDef) -> set[str]:
     """Return the names that the annotations of a function use: the compiler reads them."""
     annotations = [argument.annotation for argument in parameters(function)]
-    annotations += [node.annotation for node in _nodes(function) if isinstance(node, ast.AnnAssign)]
+    annotations += [node.annotation for node in nodes_of(function) if isinstance(node, ast.AnnAssign)]
     return {
         node.id
         for annotation in annotations
@@ -193,12 +193,12 @@ def free_names(function: ast.FunctionDef) -> set[str]:
     return {
         node.id
         for part in _checked_parts(function)
-        for node in _nodes(part, only_run=True)
+        for node in nodes_of(part, only_run=True)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound
     }
 
 
-def _nodes(root: ast.AST, only_run: bool = False) -> list[ast.AST]:
+def nodes_of(root: ast.AST, only_run: bool = False) -> list[ast.AST]:
     """Return all nodes of a tree, as `ast.walk`, in half its time: every kernel passes here more than once.
 
     `only_run`: without annotations of local variables and what `raise` raises.

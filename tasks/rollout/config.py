@@ -153,7 +153,7 @@ class SglangConfig(FrozenModel):
     """Variables added to the server's environment. By default CUDA_HOME is found by its compiler, a folder of packages
     goes on PYTHONPATH, and nothing is downloaded."""
     start_timeout_s: Annotated[float, Operational] = Field(default=300.0, gt=0)
-    """Limit until a server answers, including loading the model and compiling kernels."""
+    """Limit until Ray has a process for a server, and until it answers, with its model loaded and kernels compiled."""
     concurrency: int = Field(default=256, ge=1)
     """Concurrent requests per server; further ones wait in the client."""
     request_timeout_s: float = Field(default=600.0, gt=0)

@@ -35,7 +35,6 @@ RESTARTS = 1
 _GUARD = Path(__file__).with_name("guard.py")
 _LOG_TAIL = 15
 _STOP_S = 10.0
-_RAY_S = 60.0
 HIGHEST_PORT = 65_535 - 10_000
 """SGLang (0.5.13) takes the port 10,000 above a server's for gRPC, and ends if there is none."""
 _PORTS_TRIED = 200
@@ -166,7 +165,10 @@ class RaySupervisor:
 
 
 def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member]:
-    """Start the configured servers in Ray actors on this node. Raises InputError if it has too few GPUs."""
+    """Start the configured servers in Ray actors on this node. Raises InputError if it has too few GPUs.
+
+    An actor has the time of its server, `start_timeout_s`: on a busy machine Ray's process takes as long as a server.
+    """
     needed = config.servers * config.gpus_per_server
     available = float(ray.cluster_resources().get("GPU", 0))
     if needed > available:
@@ -185,11 +187,12 @@ def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member
         for _ in range(config.servers)
     ]
     try:
-        urls: Sequence[str] = ray.get([actor.url.remote() for actor in actors], timeout=_RAY_S)
+        urls: Sequence[str] = ray.get([actor.url.remote() for actor in actors], timeout=config.start_timeout_s)
     except (GetTimeoutError, RayActorError) as error:
         for actor in actors:
             ray.kill(actor)
-        raise InfrastructureError(f"no actor for an SGLang server in {_RAY_S:g} s: {error}") from error
+        limit = f"{config.start_timeout_s:g} s (rollout.sglang.start_timeout_s)"
+        raise InfrastructureError(f"no actor for an SGLang server in {limit}: {error}") from error
     return [Member(url, RaySupervisor(actor), config.concurrency) for url, actor in zip(urls, actors, strict=True)]
 
 

@@ -28,8 +28,9 @@ from kernels_eval.cpu.own_sizes import (
     with_own_launches,
 )
 from kernels_eval.cpu.reliance import with_cause
+from kernels_eval.cpu.renewed_weights import run_with_renewed_weights
 from kernels_eval.cpu.session import Configurations, Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
 from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory
@@ -151,19 +152,14 @@ class Grader:
         combinations: Sequence[Configurations],
     ) -> tuple[Graded, Configurations]:
         """Run a correct candidate in the other configurations of its kernels; grade it again in the fastest."""
-        strict = config.policy == "strict"
         limits = _limits(config, reference)
         order = seed.number("order", "configurations")
         hardware = HARDWARE[config.roofline_hardware]
         ways = [Way(dict(each)) for each in combinations]
         runs = ConfigurationRuns(reference, seed, config, graded.seen)
 
-        def open_session() -> Session:
-            servers = self._tracing_server, self._interpreter_server
-            return Session(*servers, limits, strict, order, is_portable=config.is_portable)
-
         try:
-            sensible(lambda: runs.all(open_session, kernel_source, ways, graded))
+            sensible(lambda: runs.all(lambda: self._session(config, limits, order), kernel_source, ways, graded))
             chosen = sensible(lambda: fastest(ways, hardware))
         except CandidateFailedError as failed:
             return Graded(failed.verdict(True), executed_size=graded.executed_size), {}
@@ -190,12 +186,10 @@ class Grader:
         assert whole.cut is not None
         verdict, cut = graded.verdict, whole.cut
         if verdict.correct:
-            strict = config.policy == "strict"
             limits = _limits(config, whole)
-            servers = self._tracing_server, self._interpreter_server
             order = seed.number("order", "own sizes")
             try:
-                with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
+                with self._session(config, limits, order, configurations) as session:
                     own = sensible(lambda: own_launches(session, kernel_source, whole, graded))
             except CandidateFailedError as failed:
                 return Graded(failed.verdict(True), is_drawn=False), whole
@@ -240,8 +234,7 @@ class Grader:
         try:
             drawn = reference.draw(size, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, size, _FULL_SIZE_TRIAL, seed)
-            servers = self._tracing_server, self._interpreter_server
-            with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
+            with self._session(config, limits, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 state = session.ready()
                 session.set_weights(reference.weights_for(state.state, lambda: inputs, state.plain))
@@ -268,6 +261,12 @@ class Grader:
         known = None if self._secret is None else self._secret._references.get(source)
         return Reference(source, self._weight_seed, True) if known is None else known.with_weights(self._weight_seed)
 
+    def _session(
+        self, config: JudgeConfig, limits: Limits, order: int, configurations: Configurations | None = None
+    ) -> Session:
+        servers, strict = (self._tracing_server, self._interpreter_server), config.policy == "strict"
+        return Session(*servers, limits, strict, order, configurations, config.is_portable, config.dot_precision)
+
     def _grade_at(
         self,
         reference: Reference,
@@ -278,13 +277,15 @@ class Grader:
         configurations: Configurations,
     ) -> Graded:
         limits = _limits(config, reference)
-        strict = config.policy == "strict"
-        servers = self._tracing_server, self._interpreter_server
-        session = Session(*servers, limits, strict, seed.number("order"), configurations, config.is_portable)
+        order = seed.number("order")
+        session = self._session(config, limits, order, configurations)
         trials = Trials(session, reference, kernel_source, config, seed, sizes)
         try:
             with session:
                 run_checks(CHECKS, trials)
+            if trials.repeats.keeps_state:
+                with self._session(config, limits, order, configurations) as again:
+                    run_with_renewed_weights(again, kernel_source, reference, size_of(sizes, 0), seed)
         except CandidateFailedError as failed:
             return _refused(trials, failed)
         if trials.full is None:

@@ -27,10 +27,11 @@ from kernels_eval.cpu.own_sizes import (
     sizes_in_words,
     with_own_launches,
 )
+from kernels_eval.cpu.recount import STEEP, recount
 from kernels_eval.cpu.reliance import with_cause
 from kernels_eval.cpu.renewed_weights import run_with_renewed_weights
 from kernels_eval.cpu.session import Configurations, Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, may_read_rows_again, size_of
 from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory
@@ -98,7 +99,7 @@ class Grader:
             graded, chosen = self._tune(reference, kernel_source, config, seed, graded, ways)
         if whole.cut is not None:
             graded, reference = self._at_own_sizes(whole, kernel_source, config, seed, graded, chosen)
-        if graded.verdict.correct and _is_run_larger(graded.verdict, seed, config):
+        if graded.verdict.correct and _is_run_larger(graded, seed, config):
             larger = _largest(whole, reference, graded, config)
             if larger is not None:
                 graded, reference = self._run_larger(*larger, kernel_source, config, seed, graded, chosen, reference)
@@ -239,7 +240,7 @@ class Grader:
                 state = session.ready()
                 session.set_weights(reference.weights_for(state.state, lambda: inputs, state.plain))
                 session.ask(inputs, has_values=True)
-                finish(session, start(session, inputs).trace, expected, strict, Errors())
+                launches = finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:
             return graded, before
         except CandidateFailedError as failed:
@@ -247,7 +248,9 @@ class Grader:
             if is_full or (reference is not before and failed.status is Status.TIMEOUT):
                 return graded, before
             return Graded(failed.verdict(True), executed_size=size or reference.full_size), reference
-        graded.executed_size = size or reference.full_size
+        graded.executed_size = at = size or reference.full_size
+        if at is not None and (reference is before or size is None):
+            recount(graded, launches, at, reference.full_size or at, config)
         return graded, reference
 
     def _reference(self, source: str) -> Reference:
@@ -328,6 +331,8 @@ def _timed_by_estimate(trials: Trials, trace: TraceAnswer) -> Graded:
     seconds = trials.seconds[1][0] + trials.seconds[0][1]  # the candidate and the reference at the larger size
     growths = growth(small, large, trials.sizes[1] / trials.sizes[0])
     graded.seen = SeenRun(trials.sizes[1], seconds, growths, tensor_bytes(trace, reference.full_forms))
+    last = trials.programs[min(1, len(trials.programs) - 1)].trace
+    graded.is_steep = growths > STEEP or may_read_rows_again(last, trace, trials.session.kernels)
     graded.follow_up = trials.larger
     if trials.larger is None:
         full_size = reference.full_size or trials.sizes[1]
@@ -363,9 +368,14 @@ def _largest(
     return None if size is None else (whole, None if size == full_size else size)
 
 
-def _is_run_larger(verdict: Verdict, seed: SecretSeed, config: JudgeConfig) -> bool:
-    """Return whether a correct kernel is run at the full size: all fast ones, of others a share, drawn secretly."""
+def _is_run_larger(graded: Graded, seed: SecretSeed, config: JudgeConfig) -> bool:
+    """Return whether a correct kernel is run at the full size.
+
+    All fast ones are, and those whose work grows faster than the rows; of others a share, drawn secretly.
+    """
     if not config.full_size_share:
         return False
-    is_fast = (verdict.speedup or 0.0) >= _BEFORE_COMPILING * config.full_size_speedup
+    if graded.is_steep:
+        return True
+    is_fast = (graded.verdict.speedup or 0.0) >= _BEFORE_COMPILING * config.full_size_speedup
     return is_fast or seed.number("full size") < config.full_size_share * (1 << 63)

@@ -46,6 +46,7 @@ _TILE_ROWS = 64
 """Rows of the largest usual tile of a kernel over matrices."""
 _REFUSES = re.compile(r"\(line \d+: (assert|raise)\b")
 """In a message: host code itself refused the inputs."""
+_LOOPS = (ast.For, ast.While)
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
@@ -176,19 +177,52 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSo
     return int(size * max(factors)) + 1 if factors else None
 
 
+def may_read_rows_again(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource]) -> bool:
+    """Return True if more programs at the full size each have a loop whose length depends on a size that grows.
+
+    `seen` and `true` are the same program, at a smaller size and at the full size. The work of such kernels may grow
+    with the square of the rows, which smaller sizes do not show where one tile has all rows.
+    """
+    sources = {kernel.number: kernel for kernel in kernels}
+    pairs = zip(_launches(seen), _launches(true), strict=False)
+    return any(
+        math.prod(small.grid) < math.prod(large.grid)
+        and _has_loop_over(_tree(sources[large.kernel].source), set(_growing(small, large)))
+        for small, large in pairs
+    )
+
+
+def _has_loop_over(tree: ast.Module, names: set[str]) -> bool:
+    """Return True if the length of a loop depends on one of some names, or on what is computed from them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and names & _names_in(node.value):
+            names = names.union(*map(_names_in, node.targets))
+    loops = [node.iter if isinstance(node, ast.For) else node.test for node in ast.walk(tree) if isinstance(node, _LOOPS)]
+    return any(names & _names_in(loop) for loop in loops)
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
 def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
     return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
 
-def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
-    """Return, for each comparison that would change its result, the factor by which the size must grow."""
-    growing = {
+def _growing(small: LaunchKernel, large: LaunchKernel) -> dict[str, tuple[int, int]]:
+    """Return the whole numbers among a launch's arguments that grow with the size, with their two values."""
+    return {
         name: (before, after)
         for name in small.arguments
         if (before := _number(small.arguments[name])) is not None
         and (after := _number(large.arguments.get(name))) is not None
         and 0 < before < after
     }
+
+
+def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
+    """Return, for each comparison that would change its result, the factor by which the size must grow."""
+    growing = _growing(small, large)
     programs = (max(small.grid), max(large.grid))
     constants = {name: _number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
     tree = _tree(kernel.source)

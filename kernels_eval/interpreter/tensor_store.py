@@ -13,7 +13,10 @@ from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
-COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
+COUNTED = (
+    torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+    torch.float64,
+)  # fmt: skip
 """Types in which kernels and host code may count."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""

@@ -30,8 +30,9 @@ from kernels_eval.cpu.own_sizes import (
 from kernels_eval.cpu.recount import STEEP, recount
 from kernels_eval.cpu.reliance import with_cause
 from kernels_eval.cpu.renewed_weights import run_with_renewed_weights
+from kernels_eval.cpu.row_loops import may_read_rows_again
 from kernels_eval.cpu.session import Configurations, Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, may_read_rows_again, size_of
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
 from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory

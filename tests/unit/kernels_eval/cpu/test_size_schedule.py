@@ -11,7 +11,6 @@ from kernels_eval.cpu.size_schedule import (
     first_sizes,
     follow_up,
     larger_sizes,
-    may_read_rows_again,
     size_needed,
     size_of,
 )
@@ -163,33 +162,3 @@ def kernel(body: str, **constants: int) -> list[KernelSource]:
 def test_size_branches(body: str, size: int | None) -> None:
     small, full = program(4, M=16, BLOCK=64), program(1024, M=4096, BLOCK=64)
     assert size_needed(small, full, kernel(body, LIMIT=500), 16) == size
-
-
-LOOPS = {
-    "over the rows": ("for r in range(M):\n        pass", True),
-    "over tiles of rows": ("for r in range(0, tl.cdiv(M, 64)):\n        pass", True),
-    "by a name": ("tiles = tl.cdiv(M, 64)\n    last = tiles - 1\n    for r in range(last):\n        pass", True),
-    "while rows are left": ("r = 0\n    while r < M:\n        r += 64", True),
-    "over columns": ("for r in range(N):\n        pass", False),
-    "none": ("r = M", False),
-}
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("programs", [(8, 4096), (1, 64), (4, 4)])
-def test_loops_over_rows_in_more_programs_are_seen(loop: str, programs: tuple[int, int]) -> None:
-    body, is_over_rows = LOOPS[loop]
-    source = f"def kernel(M, N):\n    {body}\n"
-    kernels = [KernelSource(number=0, name="kernel", source=source, line=1)]
-    small, true = (looping(rows, count) for rows, count in zip((16, 4096), programs, strict=True))
-    assert may_read_rows_again(small, true, kernels) is (is_over_rows and programs[0] < programs[1])
-
-
-def looping(rows: int, programs: int) -> TraceAnswer:
-    arguments = {"M": {"kind": "plain", "value": rows}, "N": {"kind": "plain", "value": 256}}
-    launch = {"kind": "launch", "kernel": 0, "arguments": arguments, "grid": [programs, 1, 1]}
-    answer = TRACING_ANSWER.validate_python(
-        {"kind": "trace", "structure": "a tensor", "kernels": [], "commands": [launch], "outputs": []}
-    )
-    assert isinstance(answer, TraceAnswer)
-    return answer

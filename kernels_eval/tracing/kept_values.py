@@ -1,4 +1,4 @@
-"""Tracing process: what host code keeps from call to call, wherever Python keeps values, and how to set it.
+"""Tracing process: finds the values that host code keeps from call to call, wherever Python does, and sets them.
 
 `kept_values` walks through what is reachable from the candidate's module and models: attributes, slots, containers,
 closures, defaults, partial and bound functions. It does not enter what other packages define.

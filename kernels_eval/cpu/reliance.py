@@ -16,9 +16,7 @@ from kernels_eval.verdict import Status
 _WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR)
 _OF_THE_MACHINE = (ErrorCategory.OUT_OF_MEMORY, ErrorCategory.CRASHED, ErrorCategory.NO_ANSWER)
 
-_ROUNDED = (
-    '; tl.dot rounds float32 to TF32 on these targets, unless the kernel says input_precision="ieee" or "tf32x3"'
-)
+_ROUNDED = '; tl.dot rounds float32 to TF32 on these targets, unless the kernel says input_precision="ieee" or "tf32x3"'
 
 
 def relied_upon(session: Session, inputs: list[Any], expected: Expected, strict: bool) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Interpreter process: owns one candidate's tensors, runs the programs that its host code traced, and counts.
 
 It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
-weights, seed of the order of programs, the targets' precision of products), then `execute` (a part of a program; the place of the inputs in shared memory;
-the outputs or the value to send back; the calls by which counters are advanced; what undefined lanes hold). The answer
-is `executed` or `failed`. `renew` gives weights other values; it has no answer.
+weights, seed of the order of programs, the targets' precision of products), then `execute` (a part of a program; the
+place of the inputs in shared memory; the outputs or the value to send back; the calls by which counters are advanced;
+what undefined lanes hold). The answer is `executed` or `failed`. `renew` gives weights other values; it has no answer.
 
 Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.

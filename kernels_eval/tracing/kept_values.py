@@ -57,15 +57,16 @@ def kept_values(roots: list[Any]) -> Iterator[Kept]:
 
 def length_setter(value: Any, assign: Setter) -> Setter | None:
     """Return a function that makes a container or a text longer, up to a length; None for anything else."""
-    if type(value).__module__ not in _OF_PYTHON:
+    kind: Any = type(value)
+    if kind.__module__ not in _OF_PYTHON:
         return None
-    if isinstance(value, str | bytes):
+    if issubclass(kind, str | bytes):
         return lambda length: assign(value + value[-1:] * _added(value, length))
-    if isinstance(value, list | deque | bytearray):
+    if issubclass(kind, list | deque | bytearray):
         return lambda length: value.extend(list(value)[-1:] * _added(value, length))
-    if isinstance(value, set):
+    if issubclass(kind, set):
         return lambda length: value.update(object() for _ in range(_added(value, length)))
-    if isinstance(value, dict):
+    if issubclass(kind, dict):
         return lambda length: value.update({object(): None for _ in range(_added(value, length))})
     return None
 
@@ -84,7 +85,7 @@ def _items(holder: Any, assign: Setter, names: Any) -> Iterator[tuple[str, Any, 
         for index, key in enumerate(list(dict.keys(holder))):
             yield key if type(key) is str else f"item {index}", dict.get(holder, key), _item_setter(holder, key)
     elif isinstance(holder, list | deque):
-        base = list if isinstance(holder, list) else deque
+        base: Any = list if isinstance(holder, list) else deque
         for index, value in enumerate(base.__iter__(holder)):
             yield f"item {index}", value, _item_setter(holder, index)
     elif isinstance(holder, tuple):
@@ -98,9 +99,9 @@ def _items(holder: Any, assign: Setter, names: Any) -> Iterator[tuple[str, Any, 
             yield from _of_function(holder)
     elif isinstance(holder, functools.partial):
         yield from (("function", holder.func, ignore), ("named", holder.keywords, ignore))
-        yield "arguments", holder.args, lambda args: holder.__setstate__((holder.func, args, holder.keywords, {}))
+        yield "arguments", holder.args, _arguments_setter(holder)
     elif isinstance(holder, ContextVar):
-        yield "value", holder.get(None), holder.set
+        yield "value", holder.get(None), lambda value: ignore(holder.set(value))
     if _is_own(holder):
         yield from _of_object(holder)
 
@@ -158,12 +159,16 @@ def _is_own(value: Any) -> bool:
 def _has_another_home(owner: type) -> bool:
     """True for a class that Python code made and that is not in the module that it names."""
     is_of_python = "__module__" in vars(owner) and "__dict__" in vars(owner)
-    home: Any = sys.modules.get(owner.__module__) if is_of_python and isinstance(owner.__module__, str) else None
+    home: Any = sys.modules.get(owner.__module__) if is_of_python else None
     for name in owner.__qualname__.split(".") if home is not None else ():
         home = None if name == "<locals>" else vars(home).get(name) if hasattr(home, "__dict__") else None
         if home is None:
             return owner.__module__.partition(".")[0] != "torch" or "<locals>" not in owner.__qualname__
     return home is not None and home is not owner
+
+
+def _arguments_setter(holder: Any) -> Setter:
+    return lambda arguments: holder.__setstate__((holder.func, arguments, holder.keywords, {}))
 
 
 def _item_setter(holder: Any, key: Any) -> Setter:

@@ -42,15 +42,22 @@ def test_weights_that_are_not_trained_may_be_multiplied_once(judge: Judge) -> No
     ],
 )
 def test_what_pytorch_copied_from_a_weight_may_be_kept_beside_scratch_memory(judge: Judge, packed: str) -> None:
-    kept = KEPT.kernel.replace("self._both = None", "self._up = self._between = None").replace(
-        "        if self._both is None:\n            self._both = multiplied(self.down, self.up)\n"
-        "        return multiplied(x, self._both)",
-        f"        if self._up is None:\n            self._up = {packed}\n"
-        "        if self._between is None or self._between.shape[0] != x.shape[0]:\n"
-        "            self._between = torch.empty((x.shape[0], 16), device=x.device)\n"
-        "        multiplied(x, self.down, self._between)\n"
-        "        return multiplied(self._between, self._up.contiguous())",
-    ).replace("def multiplied(a, b):\n    out = ", "def multiplied(a, b, out=None):\n    out = out if out is not None else ")
+    kept = (
+        KEPT.kernel.replace("self._both = None", "self._up = self._between = None")
+        .replace(
+            "        if self._both is None:\n            self._both = multiplied(self.down, self.up)\n"
+            "        return multiplied(x, self._both)",
+            f"        if self._up is None:\n            self._up = {packed}\n"
+            "        if self._between is None or self._between.shape[0] != x.shape[0]:\n"
+            "            self._between = torch.empty((x.shape[0], 16), device=x.device)\n"
+            "        multiplied(x, self.down, self._between)\n"
+            "        return multiplied(self._between, self._up.contiguous())",
+        )
+        .replace(
+            "def multiplied(a, b):\n    out = ",
+            "def multiplied(a, b, out=None):\n    out = out if out is not None else ",
+        )
+    )
     assert "self._up" in kept
     verdict = judged(judge, KEPT.problem, kept)
     assert verdict.status is Status.CORRECT, verdict.error_message

@@ -5,7 +5,6 @@ import pytest
 from kernels_eval.cpu.row_loops import loop_growth, may_read_rows_again
 from kernels_eval.trace.schema import TRACING_ANSWER, KernelSource, LaunchKernel, TraceAnswer
 
-
 LOOPS = {
     "over the rows": ("for r in range(M):\n        pass", True),
     "over tiles of rows": ("for r in range(0, tl.cdiv(M, 64)):\n        pass", True),

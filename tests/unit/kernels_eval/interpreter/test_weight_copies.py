@@ -58,7 +58,9 @@ def test_a_transposed_copy_follows(store: TensorStore) -> None:
 def test_a_copy_by_way_of_freed_memory_follows(store: TensorStore) -> None:
     first, second = view(OTHER, 2, 3), view(KEPT, 4, 3)
     joined = Sequence(items=(first, first))
-    after(store, operate("clone", view(WEIGHT, 2, 3), result=first), operate("cat", joined, result=second), freed=(OTHER,))
+    after(
+        store, operate("clone", view(WEIGHT, 2, 3), result=first), operate("cat", joined, result=second), freed=(OTHER,)
+    )
     assert torch.equal(store.tensor(second), torch.cat([AFTER, AFTER]))
     assert OTHER not in store.numbers
 

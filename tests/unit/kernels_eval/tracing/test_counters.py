@@ -34,9 +34,15 @@ KEPT = {
     "a slot": ("self.s = Slotted()", "self.s.n += 1; return self.s.n"),
     "a namespace": ("self.s = types.SimpleNamespace(n=0)", "self.s.n += 1; return self.s.n"),
     "a value of this thread": ("self.s = threading.local(); self.s.n = 0", "self.s.n += 1; return self.s.n"),
-    "a value of a context": ("self.s = ContextVar('n', default=0)", "self.s.set(self.s.get() + 1); return self.s.get()"),
+    "a value of a context": (
+        "self.s = ContextVar('n', default=0)",
+        "self.s.set(self.s.get() + 1); return self.s.get()",
+    ),
     "a function's default": ("", "counted.__defaults__ = (counted() + 1,); return counted()"),
-    "arguments of a partial function": ("self.p = partial(dict, n=0)", "self.p.keywords['n'] += 1; return self.p()['n']"),
+    "arguments of a partial function": (
+        "self.p = partial(dict, n=0)",
+        "self.p.keywords['n'] += 1; return self.p()['n']",
+    ),
     "a class that names another module": ("self.s = Elsewhere()", "self.s.n += 1; return self.s.n"),
     "a subclass of a number": ("self.n = Whole(0)", "self.n = Whole(self.n + 1); return self.n"),
     "a fraction": ("self.n = Fraction(0)", "self.n += 1; return self.n"),

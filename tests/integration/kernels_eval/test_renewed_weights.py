@@ -1,4 +1,4 @@
-"""What a kernel keeps of its weights from one call to the next, if they change in place between the two."""
+"""Kernels that keep something of their weights from one call to the next, if these change in place between the two."""
 
 from pathlib import Path
 

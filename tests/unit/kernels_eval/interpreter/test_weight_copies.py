@@ -1,4 +1,4 @@
-"""What follows a weight whose values change, and what stays as it was."""
+"""Copies of a weight whose values change: those that follow it, and those that stay as they were."""
 
 from typing import Any
 

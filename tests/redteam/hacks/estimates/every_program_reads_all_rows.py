@@ -35,7 +35,9 @@ def centred(x_ptr, o_ptr, M, N, BN: tl.constexpr, BM: tl.constexpr):
     total = tl.zeros((BN,), tl.float32)
     for start in range(0, M, BM):
         r = start + tl.arange(0, BM)
-        total += tl.sum(tl.load(x_ptr + r[:, None] * N + n[None, :], mask=(r[:, None] < M) & (n[None, :] < N), other=0.0), axis=0)
+        total += tl.sum(
+            tl.load(x_ptr + r[:, None] * N + n[None, :], mask=(r[:, None] < M) & (n[None, :] < N), other=0.0), axis=0
+        )
     x = tl.load(x_ptr + row * N + n, mask=n < N)
     tl.store(o_ptr + row * N + n, x - total / M, mask=n < N)
 

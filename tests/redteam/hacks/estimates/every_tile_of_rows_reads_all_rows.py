@@ -35,7 +35,9 @@ def centred(x_ptr, o_ptr, M, N, BN: tl.constexpr, BM: tl.constexpr, BR: tl.const
     total = tl.zeros((BN,), tl.float32)
     for start in range(0, M, BM):
         r = start + tl.arange(0, BM)
-        total += tl.sum(tl.load(x_ptr + r[:, None] * N + n[None, :], mask=(r[:, None] < M) & (n[None, :] < N), other=0.0), axis=0)
+        total += tl.sum(
+            tl.load(x_ptr + r[:, None] * N + n[None, :], mask=(r[:, None] < M) & (n[None, :] < N), other=0.0), axis=0
+        )
     here = (rows < M) & (n[None, :] < N)
     x = tl.load(x_ptr + rows * N + n[None, :], mask=here)
     tl.store(o_ptr + rows * N + n[None, :], x - (total / M)[None, :], mask=here)

@@ -16,6 +16,8 @@ _FULL_SIZE_SLACK = 3
 
 
 _TARGET = re.compile(r"cuda:(\d{2,3})|hip:gfx[0-9a-f]{3,4}")
+_CUDA_WITH_TF32 = re.compile(r"cuda:([89]\d|\d{3})$")
+_HIP_WITH_TF32 = "hip:gfx942"
 LEAST_DEVICE_GB = 2.5
 """Device memory of a worker at least, in GiB: three CUDA contexts of about 0.5, and 1 for tensors."""
 
@@ -107,6 +109,12 @@ class JudgeConfig(FrozenModel):
     def is_portable(self) -> bool:
         """True if kernels may rely on nothing that a target does not promise."""
         return self.portable or any(target.startswith("hip:") for target in self.targets)
+
+    @property
+    def dot_precision(self) -> Literal["ieee", "tf32"]:
+        """Precision of a target's `tl.dot` of float32 whose kernel names none: TF32 where tensor cores have it."""
+        lack = [target for target in self.targets if target != _HIP_WITH_TF32 and not _CUDA_WITH_TF32.match(target)]
+        return "ieee" if self.targets and len(lack) == len(self.targets) else "tf32"
 
     @property
     def full_size_limit_s(self) -> float:

@@ -67,6 +67,30 @@ def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> lis
     ]
 
 
+def with_traffic(launches: Sequence[Launch], counted: Sequence[Launch]) -> list[Launch]:
+    """Return launches with the traffic and the operations of the same launches as counted elsewhere."""
+    return [
+        launch.model_copy(update={name: getattr(other, name) for name in _TRAFFIC})
+        for launch, other in zip(launches, counted, strict=True)
+    ]
+
+
+def with_least_work(launches: Sequence[Launch], counted: Sequence[Launch], factor: float) -> list[Launch]:
+    """Return launches with `factor` times the reads and operations of the same launches as counted, if that is more."""
+    return [
+        launch.model_copy(
+            update={
+                "l2_bytes": max(launch.l2_bytes, factor * other.l2_bytes),
+                "asked_bytes": max(launch.asked_bytes, factor * other.asked_bytes),
+                "operations": _merged(
+                    launch.operations, {name: factor * count for name, count in other.operations.items()}, max
+                ),
+            }
+        )
+        for launch, other in zip(launches, counted, strict=True)
+    ]
+
+
 def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     """Raise an estimate to the extension of one run alone. `rows`: the full size over the size of that run."""
     least = _extended(counted, true, given, rows)

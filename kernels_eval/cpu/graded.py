@@ -35,6 +35,8 @@ class Graded:
     """Largest leading size that kernels were run at."""
     seen: SeenRun | None = None
     """Trial to estimate the time of larger ones from; None if the full size was run."""
+    is_steep: bool = False
+    """True if the work of a kernel that ran at smaller sizes may grow faster than the rows."""
     full_trace: TraceAnswer | None = None
     """Program at the full size."""
     counted: list[Launch] = field(default_factory=list)

@@ -27,9 +27,12 @@ from kernels_eval.cpu.own_sizes import (
     sizes_in_words,
     with_own_launches,
 )
+from kernels_eval.cpu.recount import STEEP, recount
 from kernels_eval.cpu.reliance import with_cause
+from kernels_eval.cpu.renewed_weights import run_with_renewed_weights
+from kernels_eval.cpu.row_loops import may_read_rows_again
 from kernels_eval.cpu.session import Configurations, Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
 from kernels_eval.cpu.trials import Errors, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.error_categories import ErrorCategory
@@ -97,7 +100,7 @@ class Grader:
             graded, chosen = self._tune(reference, kernel_source, config, seed, graded, ways)
         if whole.cut is not None:
             graded, reference = self._at_own_sizes(whole, kernel_source, config, seed, graded, chosen)
-        if graded.verdict.correct and _is_run_larger(graded.verdict, seed, config):
+        if graded.verdict.correct and _is_run_larger(graded, seed, config):
             larger = _largest(whole, reference, graded, config)
             if larger is not None:
                 graded, reference = self._run_larger(*larger, kernel_source, config, seed, graded, chosen, reference)
@@ -151,19 +154,14 @@ class Grader:
         combinations: Sequence[Configurations],
     ) -> tuple[Graded, Configurations]:
         """Run a correct candidate in the other configurations of its kernels; grade it again in the fastest."""
-        strict = config.policy == "strict"
         limits = _limits(config, reference)
         order = seed.number("order", "configurations")
         hardware = HARDWARE[config.roofline_hardware]
         ways = [Way(dict(each)) for each in combinations]
         runs = ConfigurationRuns(reference, seed, config, graded.seen)
 
-        def open_session() -> Session:
-            servers = self._tracing_server, self._interpreter_server
-            return Session(*servers, limits, strict, order, is_portable=config.is_portable)
-
         try:
-            sensible(lambda: runs.all(open_session, kernel_source, ways, graded))
+            sensible(lambda: runs.all(lambda: self._session(config, limits, order), kernel_source, ways, graded))
             chosen = sensible(lambda: fastest(ways, hardware))
         except CandidateFailedError as failed:
             return Graded(failed.verdict(True), executed_size=graded.executed_size), {}
@@ -190,12 +188,10 @@ class Grader:
         assert whole.cut is not None
         verdict, cut = graded.verdict, whole.cut
         if verdict.correct:
-            strict = config.policy == "strict"
             limits = _limits(config, whole)
-            servers = self._tracing_server, self._interpreter_server
             order = seed.number("order", "own sizes")
             try:
-                with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
+                with self._session(config, limits, order, configurations) as session:
                     own = sensible(lambda: own_launches(session, kernel_source, whole, graded))
             except CandidateFailedError as failed:
                 return Graded(failed.verdict(True), is_drawn=False), whole
@@ -240,13 +236,12 @@ class Grader:
         try:
             drawn = reference.draw(size, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, size, _FULL_SIZE_TRIAL, seed)
-            servers = self._tracing_server, self._interpreter_server
-            with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
+            with self._session(config, limits, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 state = session.ready()
                 session.set_weights(reference.weights_for(state.state, lambda: inputs, state.plain))
                 session.ask(inputs, has_values=True)
-                finish(session, start(session, inputs).trace, expected, strict, Errors())
+                launches = finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:
             return graded, before
         except CandidateFailedError as failed:
@@ -254,7 +249,9 @@ class Grader:
             if is_full or (reference is not before and failed.status is Status.TIMEOUT):
                 return graded, before
             return Graded(failed.verdict(True), executed_size=size or reference.full_size), reference
-        graded.executed_size = size or reference.full_size
+        graded.executed_size = at = size or reference.full_size
+        if at is not None and (reference is before or size is None):
+            recount(graded, launches, at, reference.full_size or at, config)
         return graded, reference
 
     def _reference(self, source: str) -> Reference:
@@ -268,6 +265,12 @@ class Grader:
         known = None if self._secret is None else self._secret._references.get(source)
         return Reference(source, self._weight_seed, True) if known is None else known.with_weights(self._weight_seed)
 
+    def _session(
+        self, config: JudgeConfig, limits: Limits, order: int, configurations: Configurations | None = None
+    ) -> Session:
+        servers, strict = (self._tracing_server, self._interpreter_server), config.policy == "strict"
+        return Session(*servers, limits, strict, order, configurations, config.is_portable, config.dot_precision)
+
     def _grade_at(
         self,
         reference: Reference,
@@ -278,13 +281,15 @@ class Grader:
         configurations: Configurations,
     ) -> Graded:
         limits = _limits(config, reference)
-        strict = config.policy == "strict"
-        servers = self._tracing_server, self._interpreter_server
-        session = Session(*servers, limits, strict, seed.number("order"), configurations, config.is_portable)
+        order = seed.number("order")
+        session = self._session(config, limits, order, configurations)
         trials = Trials(session, reference, kernel_source, config, seed, sizes)
         try:
             with session:
                 run_checks(CHECKS, trials)
+            if trials.repeats.keeps_state:
+                with self._session(config, limits, order, configurations) as again:
+                    run_with_renewed_weights(again, kernel_source, reference, size_of(sizes, 0), seed)
         except CandidateFailedError as failed:
             return _refused(trials, failed)
         if trials.full is None:
@@ -327,6 +332,8 @@ def _timed_by_estimate(trials: Trials, trace: TraceAnswer) -> Graded:
     seconds = trials.seconds[1][0] + trials.seconds[0][1]  # the candidate and the reference at the larger size
     growths = growth(small, large, trials.sizes[1] / trials.sizes[0])
     graded.seen = SeenRun(trials.sizes[1], seconds, growths, tensor_bytes(trace, reference.full_forms))
+    last = trials.programs[min(1, len(trials.programs) - 1)].trace
+    graded.is_steep = growths > STEEP or may_read_rows_again(last, trace, trials.session.kernels)
     graded.follow_up = trials.larger
     if trials.larger is None:
         full_size = reference.full_size or trials.sizes[1]
@@ -362,9 +369,14 @@ def _largest(
     return None if size is None else (whole, None if size == full_size else size)
 
 
-def _is_run_larger(verdict: Verdict, seed: SecretSeed, config: JudgeConfig) -> bool:
-    """Return whether a correct kernel is run at the full size: all fast ones, of others a share, drawn secretly."""
+def _is_run_larger(graded: Graded, seed: SecretSeed, config: JudgeConfig) -> bool:
+    """Return whether a correct kernel is run at the full size.
+
+    All fast ones are, and those whose work grows faster than the rows; of others a share, drawn secretly.
+    """
     if not config.full_size_share:
         return False
-    is_fast = (verdict.speedup or 0.0) >= _BEFORE_COMPILING * config.full_size_speedup
+    if graded.is_steep:
+        return True
+    is_fast = (graded.verdict.speedup or 0.0) >= _BEFORE_COMPILING * config.full_size_speedup
     return is_fast or seed.number("full size") < config.full_size_share * (1 << 63)

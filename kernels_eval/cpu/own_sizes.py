@@ -6,7 +6,7 @@ computed is extended by what it is given there.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.extrapolation import with_full_grids
@@ -14,6 +14,7 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import launches_at_full_size, uploads
 from kernels_eval.cpu.graded import Graded, timed
+from kernels_eval.cpu.row_loops import loop_growth
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.trials import Errors
 from kernels_eval.error_categories import ErrorCategory
@@ -27,6 +28,7 @@ from kernels_eval.trace.schema import (
     Descriptor,
     Free,
     KernelReference,
+    KernelSource,
     LaunchKernel,
     Operate,
     Plain,
@@ -79,10 +81,10 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     counted = [launch for launch in graded.launches if launch.host_wait != "upload"]
     if [launch.kernel for launch in counted] != [launch.kernel for launch in grids]:
         return None
-    growths = _growths(seen, true)
+    growths = _growths(seen, true, session.kernels)
     deeper = _deeper(reference)
     extended = [
-        _extended(launch, grid, next(growths) if launch.kernel_number >= 0 else 1.0, deeper)
+        _extended(launch, grid, *(next(growths) if launch.kernel_number >= 0 else (1.0, 1.0)), deeper)
         for launch, grid in zip(counted, grids, strict=True)
     ]
     is_uploading = len(counted) < len(graded.launches)
@@ -140,10 +142,10 @@ def _deeper(reference: Reference) -> float:
     return max(1.0, reference.matrix_flops / cut.matrix_flops * elements[0] / elements[1])
 
 
-def _extended(counted: Launch, true: Launch, growth: float, deeper: float) -> Launch:
-    """Extend one launch: traffic by its tensors, work by its programs, or by its tensors if loops grow with them."""
+def _extended(counted: Launch, true: Launch, growth: float, longer: float, deeper: float) -> Launch:
+    """Extend one launch: traffic by its tensors, work by its programs and by what loops in them get `longer`."""
     programs = true.programs / counted.programs if counted.programs else growth
-    work = programs * deeper if counted.matrix_flops else max(programs, growth)
+    work = programs * deeper if counted.matrix_flops else max(programs * longer, growth)
     changes: dict[str, object] = {name: getattr(counted, name) * growth for name in _GROWING}
     if counted.programs:  # of the program with the most
         changes |= {name: getattr(counted, name) * work / programs for name in ("most_accesses", "most_reductions")}
@@ -153,10 +155,11 @@ def _extended(counted: Launch, true: Launch, growth: float, deeper: float) -> La
     )
 
 
-def _growths(seen: TraceAnswer, true: TraceAnswer) -> Iterator[float]:
-    """Yield, for each launch of a kernel, the factor by which the tensors that it is given grow."""
+def _growths(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource]) -> Iterator[tuple[float, float]]:
+    """Yield, for each launch of a kernel, by which factors the tensors that it is given and its loops grow."""
+    sources = {kernel.number: kernel.source for kernel in kernels}
     for small, large in zip(_launched(seen), _launched(true), strict=True):
-        yield max(1.0, _given(large) / max(1, _given(small)))
+        yield max(1.0, _given(large) / max(1, _given(small))), loop_growth(small, large, sources[large.kernel])
 
 
 def _launched(trace: TraceAnswer) -> Iterator[LaunchKernel]:

@@ -16,6 +16,8 @@ from kernels_eval.verdict import Status
 _WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR)
 _OF_THE_MACHINE = (ErrorCategory.OUT_OF_MEMORY, ErrorCategory.CRASHED, ErrorCategory.NO_ANSWER)
 
+_ROUNDED = '; tl.dot rounds float32 to TF32 on these targets, unless the kernel says input_precision="ieee" or "tf32x3"'
+
 
 def relied_upon(session: Session, inputs: list[Any], expected: Expected, strict: bool) -> tuple[str, ...]:
     """Return warnings on a kernel that passed with zeros in undefined lanes. The session's last call: it may end there.
@@ -36,7 +38,12 @@ def relied_upon(session: Session, inputs: list[Any], expected: Expected, strict:
 
 
 def with_cause(session: Session, failed: CandidateFailedError) -> CandidateFailedError:
-    """Return a failure whose message names the load that left lanes undefined, if there was one and it can matter."""
+    """Return a failure whose message names what may have caused it.
+
+    That is a product in TF32, or the load that left lanes undefined.
+    """
+    if session.has_rounded_products and failed.category == ErrorCategory.WRONG_VALUES:
+        return CandidateFailedError(failed.status, failed.category, failed.message + _ROUNDED, failed.is_certain)
     if not session.is_poisoned or not session.undefined_line or failed.category != ErrorCategory.WRONG_VALUES:
         return failed
     message = f"{failed.message}; the load in line {session.undefined_line} leaves lanes undefined: it has no `other`"

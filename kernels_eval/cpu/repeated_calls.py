@@ -72,6 +72,8 @@ class RepeatedCalls:
         self._rest: _Call | None = None
         self.uploads = False
         """True if a call that has had others before it uploads what host code made."""
+        self.keeps_state = False
+        """True if a call uses what earlier ones left on the device, or host code reads values."""
 
     def ask(self) -> None:
         """Request the traces, on shapes alone; the last but one after many more calls, the last of a second model."""
@@ -96,9 +98,11 @@ class RepeatedCalls:
             if index == _LATER:
                 self.uploads = any(isinstance(command, Upload) for command in trace.commands)
             if self._session.has_read:
+                self.keeps_state = True
                 continue  # host code got values of an earlier call: program and fresh inputs would not match
             waiting.append((raw, payload))
             stateful = uses_older_storage(trace) or self._session.wrote_weights
+            self.keeps_state |= stateful
             is_later = index == self._count - 2
             if name != known or (stateful and (index < _RUN or is_later)):
                 ahead = self._ahead if is_later else 0

@@ -66,17 +66,20 @@ class Session:
         order: int,
         configurations: Configurations | None = None,
         is_portable: bool = False,
+        dot_precision: str = "tf32",
     ) -> None:
         """Start the tracing process; the interpreter process follows once the candidate is loaded (`ready`).
 
         `order`: seed of the order in which the programs of each launch run. `configurations`: those of autotuned
         kernels, where a call does not name others. `is_portable`: lanes that no device has to fill hold a pattern.
+        `dot_precision`: that of products of float32 whose kernel names none.
         """
         self.is_poisoned = is_portable
         """Lanes that a load leaves undefined hold a pattern, else zero."""
         self._configurations = configurations or {}
         self.strict = strict
         self._order = order
+        self._dot_precision = dot_precision
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
         # The tracing process does not get the inputs' memory: it could map it and compute.
@@ -102,6 +105,8 @@ class Session:
         """True once a kernel has written to a weight or buffer that the judge set."""
         self.undefined_line: int | None = None
         """Line of a load that left lanes undefined, once there was one."""
+        self.has_rounded_products = False
+        """True once a product of float32 was in TF32 whose kernel names no precision."""
         self.cpu_s = 0.0
         """CPU time of the last part of a program that ran."""
         self.weight_bytes: list[int] = []
@@ -149,22 +154,33 @@ class Session:
         self._children.append(self._interpreter)
         return answer
 
-    def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
-        """Send the values of named weights to the interpreter process, and the names alone to the tracing process."""
-        items: list[dict[str, Any]] = []
-        payload: list[Any] = []
-        offset = 0
-        for number, tensor in enumerate(weights.values(), start=FIRST_WEIGHT):
-            content = bytes_of(tensor)
-            items.append({"storage": number, "form": form_of(tensor).model_dump(), "offset": offset})
-            self.weight_bytes.append(content.nbytes)
-            padding = -content.nbytes % _ALIGNMENT + _WEIGHT_GAP
-            payload += [content, bytes(padding)]
-            offset += content.nbytes + padding
+    def set_weights(self, weights: dict[str, torch.Tensor], renewable: bool = False) -> None:
+        """Send the values of named weights to the interpreter process, and the names alone to the tracing process.
+
+        `renewable`: they may change later (`renew_weights`).
+        """
+        items, payload = _packed(dict(enumerate(weights.values(), start=FIRST_WEIGHT)))
+        self.weight_bytes += [tensor.numel() * tensor.element_size() for tensor in weights.values()]
         self._tracing.send({"kind": "weights", "names": list(weights)})
         self._interpreter.send(
-            {"kind": "begin", "strict": self.strict, "weights": items, "order": self._order}, payload
+            {
+                "kind": "begin",
+                "strict": self.strict,
+                "weights": items,
+                "order": self._order,
+                "renewable": renewable,
+                "dot_precision": self._dot_precision,
+            },
+            payload,
         )
+
+    def renew_weights(self, weights: Mapping[int, torch.Tensor]) -> None:
+        """Send other values of some weights, by number, and of what host code has copied from them.
+
+        The session must be `renewable`; the next request for a trace has to say so (`renewed`).
+        """
+        items, payload = _packed(weights)
+        self._interpreter.send({"kind": "renew", "weights": items}, payload)
 
     def ask(
         self,
@@ -174,13 +190,15 @@ class Session:
         tried: Configurations | None = None,
         ahead: int = -1,
         again: bool = False,
+        renewed: bool = False,
     ) -> None:
         """Request the trace of a forward call. Answers come in the order of requests.
 
         `inputs`: tensors, or only their forms. `has_values`: True if the judge can answer when host code reads a value.
         `configurations`: those of autotuned kernels. `tried`: ones to launch before them on the same tensors.
         `ahead`: calls by which numbers that host code counts up are advanced before; 0: such numbers are looked for,
-        -1: they are not. `again`: from this call on, use a second model with the same weights.
+        -1: they are not. `again`: from this call on, use a second model with the same weights. `renewed`: the weights
+        have changed in place.
         """
         chosen = self._configurations if configurations is None else configurations
         self._asked.append(has_values)
@@ -193,6 +211,7 @@ class Session:
                 "tried": {str(tuner): place for tuner, place in (tried or {}).items()},
                 "ahead": ahead,
                 "again": again,
+                "renewed": renewed,
             }
         )
 
@@ -305,6 +324,7 @@ class Session:
         assert isinstance(answer, ExecutedAnswer)
         self.wrote_weights |= answer.wrote_weights
         self.undefined_line = answer.undefined_line if self.undefined_line is None else self.undefined_line
+        self.has_rounded_products |= answer.rounded_products
         self.cpu_s = answer.cpu_s
         return answer, payload
 
@@ -318,6 +338,20 @@ class Session:
             and self._mapping is not None
             and not same_bytes(tensor_from(memoryview(self._mapping), form_of(value), offset), value)
         }
+
+
+def _packed(weights: Mapping[int, torch.Tensor]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the places of weights, by number, in a payload, and the payload."""
+    items: list[dict[str, Any]] = []
+    payload: list[Any] = []
+    offset = 0
+    for number, tensor in weights.items():
+        content = bytes_of(tensor)
+        items.append({"storage": number, "form": form_of(tensor).model_dump(), "offset": offset})
+        padding = -content.nbytes % _ALIGNMENT + _WEIGHT_GAP
+        payload += [content, bytes(padding)]
+        offset += content.nbytes + padding
+    return items, payload
 
 
 def _ends_with_a_read(commands: Sequence[Command]) -> bool:

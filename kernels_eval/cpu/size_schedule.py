@@ -9,16 +9,16 @@ then judged at a size at which each branch goes the same way as at the full size
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
 from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
+from kernels_eval.cpu.row_loops import calls_program, growing_numbers, names_of_programs, syntax_tree, whole_number
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
-from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
+from kernels_eval.trace.schema import KernelSource, LaunchKernel, TraceAnswer
 from kernels_eval.verdict import Verdict
 
 Sizes = tuple[int, int] | tuple[()]
@@ -46,7 +46,6 @@ _TILE_ROWS = 64
 """Rows of the largest usual tile of a kernel over matrices."""
 _REFUSES = re.compile(r"\(line \d+: (assert|raise)\b")
 """In a message: host code itself refused the inputs."""
-_PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
 def first_sizes(reference: Reference) -> Sizes:
@@ -182,24 +181,18 @@ def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
 
 def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
     """Return, for each comparison that would change its result, the factor by which the size must grow."""
-    growing = {
-        name: (before, after)
-        for name in small.arguments
-        if (before := _number(small.arguments[name])) is not None
-        and (after := _number(large.arguments.get(name))) is not None
-        and 0 < before < after
-    }
+    growing = growing_numbers(small, large)
     programs = (max(small.grid), max(large.grid))
-    constants = {name: _number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
-    tree = _tree(kernel.source)
-    indices = _names_of_programs(tree)
+    constants = {name: whole_number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
+    tree = syntax_tree(kernel.source)
+    indices = names_of_programs(tree)
     found: list[float] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue
         names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         ranges = [growing[name] for name in names & growing.keys()]
-        if names & indices or _calls_program(node):
+        if names & indices or calls_program(node):
             ranges.append(programs)
         bounds = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and type(part.value) is int]
         bounds += [bound for name in names - growing.keys() if (bound := constants.get(name)) is not None]
@@ -210,32 +203,3 @@ def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> 
             if before <= bound <= after and before < after
         ]
     return found
-
-
-@lru_cache(maxsize=1024)
-def _tree(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
-def _number(value: object) -> int | None:
-    if isinstance(value, Constexpr):
-        value = value.value
-    return value.value if isinstance(value, Plain) and type(value.value) is int else None
-
-
-def _calls_program(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Attribute | ast.Name) and _last(part) in _PROGRAM_CALLS for part in ast.walk(node))
-
-
-def _last(node: ast.Attribute | ast.Name) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id
-
-
-def _names_of_programs(tree: ast.AST) -> set[str]:
-    """Return the names assigned directly from the index or the number of programs."""
-    values: Mapping[str, ast.expr] = {
-        node.targets[0].id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-    }
-    return {name for name, value in values.items() if isinstance(value, ast.Call) and _calls_program(value.func)}

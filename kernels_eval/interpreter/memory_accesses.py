@@ -58,7 +58,7 @@ class Storage:
     origins: Origins | None = None
     """For each byte: the Origin of the element that starts there. None as long as all have the default origin."""
     dtype: torch.dtype | None = None
-    """Type as which the last launch got it."""
+    """Type as which the last launch got it, or the last operator made it."""
     shadow: Shadow | None = None
     """Programs that accessed its elements, once that can matter."""
 

@@ -1,9 +1,9 @@
 """Interpreter process: owns one candidate's tensors, runs the programs that its host code traced, and counts.
 
 It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
-weights, seed of the order of programs), then `execute` (a part of a program; the place of the inputs in shared memory;
-the outputs or the value to send back; the calls by which counters are advanced; what undefined lanes hold). The answer
-is `executed` or `failed`.
+weights, seed of the order of programs, the targets' precision of products), then `execute` (a part of a program; the
+place of the inputs in shared memory; the outputs or the value to send back; the calls by which counters are advanced;
+what undefined lanes hold). The answer is `executed` or `failed`. `renew` gives weights other values; it has no answer.
 
 Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
@@ -14,6 +14,7 @@ import mmap
 import os
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,8 +27,10 @@ from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_counters import TensorCounters
 from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
+from kernels_eval.interpreter.triton_patches.dot_precision import DOT_PRECISION
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.interpreter.triton_patches.undefined_lanes import UNDEFINED_LANES
+from kernels_eval.interpreter.weight_copies import WeightCopies
 from kernels_eval.sandbox.candidate_model import candidate_session
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 from kernels_eval.sandbox.messages import receive_frame, send_frame
@@ -58,13 +61,17 @@ class _Executor:
         self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state, header["order"])
         self._counters = TensorCounters(self._state.kept_values)
-        weights = aligned(payload, spare=LEAST_GAP)
-        for item in header["weights"]:
-            form = TensorForm(**item["form"])
-            self._state.give(item["storage"], tensor_from(weights, form, item["offset"]), form.nbytes)
+        for number, tensor, nbytes in _weights(header, payload):
+            self._state.give(number, tensor, nbytes)
+        DOT_PRECISION.default = header["dot_precision"]
+        self._copies = WeightCopies(self._state) if header["renewable"] else None
         while True:
             header, payload = receive_frame(self._channel)
-            self._execute(header, payload)
+            if header["kind"] == "renew":
+                assert self._copies is not None
+                self._copies.renew({number: tensor for number, tensor, _ in _weights(header, payload)})
+            else:
+                self._execute(header, payload)
 
     def _execute(self, header: dict[str, Any], payload: bytearray) -> None:
         if header["inputs"] is not None:
@@ -85,6 +92,7 @@ class _Executor:
                     self._runs.scramble(command)
             answer: dict[str, Any] = {"kind": "executed", "launches": launches}
             answer["undefined_line"] = UNDEFINED_LANES.line
+            answer["rounded_products"] = DOT_PRECISION.has_rounded
             answer["wrote_weights"] = self._state.wrote_weights
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()
@@ -103,6 +111,8 @@ class _Executor:
             launches.append(self._runs.run(command).model_dump())
         elif isinstance(command, Operate):
             launches += [launch.model_dump() for launch in self._state.operate(command)]
+            if self._copies is not None:
+                self._copies.note(command)
         elif isinstance(command, Synchronise):
             launches.append(waiting("read" if command.reads else "synchronise").model_dump())
         elif isinstance(command, Upload):
@@ -118,6 +128,14 @@ class _Executor:
             if "form" in item:
                 form = TensorForm(**item["form"])
                 self._state.give(index, tensor_from(memory, form, item["offset"]), form.nbytes)
+
+
+def _weights(header: dict[str, Any], payload: bytearray) -> Iterator[tuple[int, torch.Tensor, int]]:
+    """Yield number, values and size in bytes of each weight of a message; the values share its payload's memory."""
+    memory = aligned(payload, spare=LEAST_GAP)
+    for item in header["weights"]:
+        form = TensorForm(**item["form"])
+        yield item["storage"], tensor_from(memory, form, item["offset"]), form.nbytes
 
 
 def _failure(error: Exception) -> CandidateError:

@@ -13,7 +13,10 @@ from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
-COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
+COUNTED = (
+    torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+    torch.float64,
+)  # fmt: skip
 """Types in which kernels and host code may count."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""
@@ -51,6 +54,11 @@ class TensorStore:
         return storage
 
     @property
+    def numbers(self) -> set[int]:
+        """Numbers of the storages that are in use."""
+        return set(self._storages)
+
+    @property
     def wrote_weights(self) -> bool:
         """True if a kernel or an operator has written into a weight."""
         given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
@@ -80,6 +88,12 @@ class TensorStore:
             start = int(tensor.storage_offset()) * tensor.element_size()
             flat.set_(tensor.untyped_storage(), start, (nbytes,), (1,))
         self._storages[number] = Storage(number, flat, Origin.GIVEN)
+
+    def set_values(self, number: int, tensor: torch.Tensor) -> None:
+        """Set the content of a storage that is as large as a tensor, in place."""
+        memory = self[number].memory
+        if memory.numel():
+            memory.copy_(tensor.contiguous().reshape(-1).view(torch.uint8))
 
     def upload(self, command: Upload, payload: bytearray) -> None:
         """Make a storage from bytes that the host code sent."""
@@ -190,6 +204,7 @@ class TensorStore:
             self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
             if not is_kept:
                 self.tensor(view).copy_(tensor)
+        self[view.storage].dtype = DTYPES[view.dtype]
         if command.name in COPIES:
             self._copy_origins(command, view)
         elif command.name in MOVES:

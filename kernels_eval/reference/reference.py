@@ -42,6 +42,7 @@ from kernels_eval.reference.weights import (
     in_float64,
     match_weights,
     structured_parameters,
+    trained,
     vary_constants,
     vary_parameters,
     with_other_values,
@@ -107,6 +108,12 @@ class Reference:
             other.cut = self.cut.with_weights(weight_seed)
         else:
             other._refuse_if_it_differs()
+        return other
+
+    def trained(self, generator: torch.Generator) -> "Reference":
+        """Return the same problem after a step of training: trainable parameters have other values."""
+        other = copy.copy(self)
+        other._models, other._doubles = {**self._models, True: trained(self._model(True), generator)}, {}
         return other
 
     @property

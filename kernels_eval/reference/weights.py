@@ -7,6 +7,7 @@ A constant parameter (the ones and zeros that a normalisation starts with) or ru
 ignores it. Training changes these values, therefore the judge does too.
 """
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -157,6 +158,16 @@ def varied(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if constant == 0:
         return (2 * _PARAMETER_NOISE * (draw - 0.5)).to(value.dtype)
     return (constant * (0.5 + draw)).to(value.dtype)
+
+
+def trained(model: torch.nn.Module, generator: torch.Generator) -> torch.nn.Module:
+    """Return a copy of a model whose trainable floating-point parameters have other values, each of the same sign."""
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for value in other.parameters():
+            if value.requires_grad and value.dtype.is_floating_point:
+                value.mul_(0.5 + torch.rand(value.shape, generator=generator).to(value.device, value.dtype))
+    return other
 
 
 def with_other_values(model: torch.nn.Module, names: Sequence[str], generator: torch.Generator) -> None:

@@ -159,6 +159,8 @@ class ExecutedAnswer(FrozenModel):
     """A kernel has written into a weight or a buffer that the judge set."""
     undefined_line: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
     """Line of the first load that left lanes undefined, 0 if it is not known; None: no load did."""
+    rounded_products: bool = False
+    """A product of float32 was in TF32 whose kernel names no precision."""
     cpu_s: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
     """CPU time of this part of the program."""
 

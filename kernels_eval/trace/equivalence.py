@@ -8,10 +8,19 @@ old result is returned. Programs of different sizes: kernels_eval.trace.continua
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, Operate, TraceAnswer, View
+from kernels_eval.trace.schema import (
+    FIRST_OWN,
+    Descriptor,
+    LaunchKernel,
+    Operate,
+    Sequence,
+    TraceAnswer,
+    Value,
+    View,
+)
 
 _STORAGE = re.compile(r'"storage": (\d+)')
 _OWN_DIGITS = len(str(FIRST_OWN))
@@ -43,13 +52,27 @@ def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
 
 
 def uses_older_storage(trace: TraceAnswer) -> bool:
-    """Return True if kernels get memory that the host code allocated in an earlier call or while it was loaded."""
+    """Return True if the program uses memory that the host code allocated in an earlier call or while it was loaded.
+
+    Kernels may get it directly, in a tuple or a descriptor, or by a copy that PyTorch makes.
+    """
     made: set[int] = set()
     for command in trace.commands:
+        if isinstance(command, Operate | LaunchKernel):
+            given = command.arguments.values() if isinstance(command, LaunchKernel) else command.arguments
+            if any(view.storage >= FIRST_OWN and view.storage not in made for view in views_in(given)):
+                return True
         if isinstance(command, Operate):
             made |= {view.storage for view in command.results if view is not None}
-        elif isinstance(command, LaunchKernel):
-            for value in command.arguments.values():
-                if isinstance(value, View) and value.storage >= FIRST_OWN and value.storage not in made:
-                    return True
     return False
+
+
+def views_in(values: Iterable[Value]) -> Iterator[View]:
+    """Yield the tensors among some arguments, also those within tuples and of descriptors."""
+    for value in values:
+        if isinstance(value, View):
+            yield value
+        elif isinstance(value, Descriptor):
+            yield value.base
+        elif isinstance(value, Sequence):
+            yield from views_in(value.items)

@@ -1,17 +1,18 @@
 """Tracing process: numbers that host code counts up from call to call, advanced as if many calls had passed.
 
-Host code may keep a number of calls anywhere that Python keeps values: in the module, the model, a class, a closure, a
-container, as the length of a list, or in a tensor or array that stays on the host. `Counters` looks at what is
-reachable from the candidate's module and models after each call. A number that has grown, or fallen, in every call is a
-counter; `advance` sets it to about what it is after many more calls. Not found: what generators, iterators, C code and
-other packages keep, and uneven steps in a tensor.
+Host code may keep a number of calls anywhere that Python keeps values (kernels_eval.tracing.kept_values): as a number,
+as digits, as the length of a container or of a text, in a tensor or an array that stays on the host, or in an iterator.
+`Counters` looks at all of that after each call. A number that has grown, or fallen, in every call is a counter;
+`advance` sets it to about what it is after many more calls, and draws as many items from each iterator. Not found: what
+C code and other packages keep, and uneven steps in a tensor.
 """
 
+import array
 import contextlib
-import types
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,29 +20,28 @@ import torch
 
 from kernels_eval.interpreter.tensor_counters import TensorCounters
 from kernels_eval.interpreter.tensor_store import COUNTED
+from kernels_eval.tracing.kept_values import Kept, Setter, kept_values, length_setter
 from kernels_eval.tracing.traced_tensor import TracedTensor
 
 _FEWEST_SEEN = 6
 """Calls, each with a change in the same direction, that make a number a counter. An index into a ring turns round."""
 _QUIET = 3
 """Calls without any change after which nobody looks any more."""
-_MOST_VALUES = 4000
-_MOST_ADDED = 1 << 12
-"""Items added to a list at most."""
 _MOST_BYTES = 1 << 24
 """Bytes of all tensors and arrays together that are looked at."""
-_NO_HOLDERS = frozenset({int, float, str, bytes, bool, type(None), torch.dtype, torch.device})
-_Place = tuple[int, str]
-"""Identity of the holder, and the name of the value in it."""
-_Setter = Callable[[Any], None]
+_MOST_DIGITS = 30
+_NUMBERS = (int, float, Fraction, Decimal)
+_ITERATORS = ("builtins", "itertools")
+"""Modules whose iterators are advanced. Those of the candidate's classes keep their state in attributes."""
+_Place = int | tuple[int, str]
 
 
 @dataclass
 class _Course:
     """A number over the calls so far."""
 
-    value: int | float
-    step: int | float = 0
+    value: Any
+    step: Any = 0
     """Its last change."""
     changes: int = 0
     """Changes in a row, all in the direction of the last one."""
@@ -53,7 +53,7 @@ class Counters:
     def __init__(self, roots: list[Any]) -> None:
         self._roots = roots
         self._courses: dict[_Place, _Course] = {}
-        self._tensors = TensorCounters(self._kept_values)
+        self._tensors = TensorCounters(self._kept_numbers)
         self._quiet = 0
 
     def observe(self) -> None:
@@ -61,8 +61,9 @@ class Counters:
         if self._quiet >= _QUIET:
             return
         before, self._courses = self._courses, {}
-        for place, value, _ in self._numbers():
-            self._courses[place] = _continued(before.get(place), value)
+        for places, value, _ in self._numbers():
+            for place in places:
+                self._courses[place] = _continued(before.get(place), value)
         self._tensors.observe()
         moving = self._tensors.are_moving or any(course.changes for course in self._courses.values())
         self._quiet = 0 if moving else self._quiet + 1
@@ -71,48 +72,68 @@ class Counters:
         """Set every counter to its value after so many more calls."""
         self._tensors.advance(calls)
         counting = {place: course for place, course in self._courses.items() if course.changes >= _FEWEST_SEEN}
-        for place, value, assign in list(self._numbers()) if counting else ():
-            course = counting.get(place)
+        for places, value, assign in list(self._numbers()) if counting else ():
+            course = next((counting[place] for place in places if place in counting), None)
             if course is not None:
                 with contextlib.suppress(Exception):  # the candidate's own __setattr__
                     assign(value + course.step * calls)
+        for kept in list(kept_values(self._roots)):
+            if _is_iterator(kept.value):
+                with contextlib.suppress(Exception):  # at its end, or the candidate's own
+                    for _ in range(calls):
+                        next(kept.value)
 
-    def _numbers(self) -> Iterator[tuple[_Place, Any, _Setter]]:
-        """Yield every number that is reachable, with its place and a function that sets it."""
-        for place, value, assign in self._values():
-            if type(value) in (int, float) or isinstance(value, np.number):
-                yield place, value, assign
+    def _numbers(self) -> Iterator[tuple[tuple[_Place, ...], Any, Setter]]:
+        """Yield every number that is reachable, with its places and a function that sets it."""
+        for kept in kept_values(self._roots):
+            value = _as_number(kept.value)
+            if value is not None:
+                yield (kept.place, kept.path), value, kept.assign
+                continue
+            value = kept.value
+            assign = length_setter(value, kept.assign)
+            if assign is not None:
+                yield (hash((kept.place, "length")), hash((kept.path, "length"))), len(value), assign
+            if type(value) is str and value.isdecimal() and len(value) <= _MOST_DIGITS:
+                yield (kept.place, kept.path), int(value), _as_digits(kept)
 
-    def _kept_values(self, most_bytes: int) -> dict[_Place, torch.Tensor]:
+    def _kept_numbers(self, most_bytes: int) -> dict[_Place, torch.Tensor]:
         """Return the numbers in each tensor and array on the host that is reachable and not larger, sharing memory."""
         found: dict[_Place, torch.Tensor] = {}
         left = _MOST_BYTES
-        for place, value, _ in self._values():
-            numbers = _on_host(value)
+        for kept in kept_values(self._roots):
+            numbers = _on_host(kept.value)
             if numbers is not None and numbers.dtype in COUNTED and numbers.nbytes <= min(most_bytes, left):
-                found[place] = numbers
+                found[kept.place] = numbers
                 left -= numbers.nbytes
         return found
 
-    def _values(self) -> Iterator[tuple[_Place, Any, _Setter]]:
-        """Yield every value that is reachable, with its place and a function that sets it."""
-        waiting, known, left = list(self._roots), set[int](), _MOST_VALUES
-        while waiting and left > 0:
-            holder = waiting.pop()
-            if id(holder) in known:
-                continue
-            known.add(id(holder))
-            if type(holder) is list:
-                yield (id(holder), "length"), len(holder), _lengthened(holder)
-            for name, value, assign in _items(holder):
-                left -= 1
-                yield (id(holder), name), value, assign
-                if type(value) not in _NO_HOLDERS:
-                    waiting.append(value)
+
+def _as_number(value: Any) -> Any:
+    """Return a number as one of a class whose operators are not the candidate's, or None for anything else."""
+    if type(value) in _NUMBERS or (isinstance(value, np.number) and type(value).__module__ == "numpy"):
+        return value
+    if isinstance(value, int | float) and type(value) is not bool:
+        return int.__add__(value, 0) if isinstance(value, int) else float.__add__(value, 0.0)
+    return None
+
+
+def _is_iterator(value: Any) -> bool:
+    """True for what gives other items after each call of `next`, and is no object of a class of Python code."""
+    return type(value).__module__ in _ITERATORS and hasattr(type(value), "__next__")
+
+
+def _as_digits(kept: Kept) -> Setter:
+    return lambda number: kept.assign(str(int(number)))
 
 
 def _on_host(value: Any) -> torch.Tensor | None:
     """Return all that the memory of a tensor or an array holds as a vector, or None if none of it is on the host."""
+    if type(value) in (array.array, bytearray):
+        try:
+            value = np.frombuffer(value, getattr(value, "typecode", "B"))
+        except (TypeError, ValueError):  # letters, or empty
+            return None
     if isinstance(value, np.ndarray):
         is_shared = value.dtype.kind in "iuf" and value.flags.writeable and value.flags.c_contiguous
         try:
@@ -130,73 +151,8 @@ def _on_host(value: Any) -> torch.Tensor | None:
     return torch.empty(0, dtype=value.dtype).set_(storage)
 
 
-def _continued(course: _Course | None, value: int | float) -> _Course:
+def _continued(course: _Course | None, value: Any) -> _Course:
     if course is None or value == course.value:
         return _Course(value)
     step = value - course.value
     return _Course(value, step, course.changes + 1 if step * course.step > 0 else 1)
-
-
-def _lengthened(items: list[Any]) -> _Setter:
-    def assign(length: Any) -> None:
-        items.extend(items[-1:] * min(int(length) - len(items), _MOST_ADDED))
-
-    return assign
-
-
-def _items(holder: Any) -> Iterator[tuple[str, Any, _Setter]]:
-    """Yield the values that an object holds; of functions, classes and objects only if the candidate defined them."""
-    if isinstance(holder, dict):
-        for index, key in enumerate(list(dict.keys(holder))):
-            yield key if type(key) is str else f"item {index}", dict.get(holder, key), _item_setter(holder, key)
-    elif type(holder) in (list, tuple, deque):
-        for index, value in enumerate(holder):
-            yield f"item {index}", value, _item_setter(holder, index)
-    elif isinstance(holder, types.MethodType):
-        yield "self", holder.__self__, _ignore
-        yield "function", holder.__func__, _ignore
-    elif isinstance(holder, types.FunctionType):
-        if holder.__module__ == "candidate":
-            yield from _of_function(holder)
-    elif _is_own(holder):
-        yield from _of_object(holder)
-
-
-def _of_function(holder: types.FunctionType) -> Iterator[tuple[str, Any, _Setter]]:
-    yield "attributes", holder.__dict__, _ignore
-    yield "defaults", holder.__defaults__, _ignore
-    for index, cell in enumerate(holder.__closure__ or ()):
-        with contextlib.suppress(ValueError):  # empty
-            yield f"cell {index}", cell.cell_contents, _attribute_setter(cell, "cell_contents")
-
-
-def _of_object(holder: Any) -> Iterator[tuple[str, Any, _Setter]]:
-    attributes: Any = getattr(holder, "__dict__", {})
-    for name, value in list(attributes.items()):
-        if name != "__builtins__":
-            yield str(name), value, _attribute_setter(holder, name)
-    if not isinstance(holder, type):
-        yield "class", type(holder), _ignore
-
-
-def _is_own(value: Any) -> bool:
-    """True for the candidate's module, its classes, objects of these, and modules of PyTorch, which may have more."""
-    if isinstance(value, types.ModuleType):
-        return value.__name__ == "candidate"
-    owner = value if isinstance(value, type) else type(value)
-    return owner.__module__ == "candidate" or isinstance(value, torch.nn.Module)
-
-
-def _item_setter(holder: Any, key: Any) -> _Setter:
-    def assign(value: Any) -> None:
-        holder[key] = value
-
-    return assign
-
-
-def _attribute_setter(holder: Any, name: str) -> _Setter:
-    return lambda value: setattr(holder, name, value)
-
-
-def _ignore(value: Any) -> None:
-    """Leave a value that cannot be set."""

@@ -8,6 +8,7 @@ Session with the judge (frames, see kernels_eval.sandbox.messages):
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
   (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
   by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of the first.
+  `renewed`: the judge has changed the weights in place.
 
 This process never holds an input, an output, a count or a clock, nor anything of the reference or the verdict. Even
 from hostile code it sends out only programs, and the judge checks them.
@@ -102,6 +103,8 @@ class _Host:
             header = self._queued.popleft() if self._queued else receive_frame(self._channel)[0]
             if header["again"] and not is_large:
                 models[:] = [self._second(module, job, names) or model]
+            if header["renewed"]:
+                torch.autograd.graph.increment_version(list(registered_state(models[0]).values()))
             self._trace(models[0], header)
             _check_global_state(before)
 

@@ -25,6 +25,7 @@ from kernels_eval.interpreter.triton_patches import (
     programs,
     types,
 )
+from kernels_eval.interpreter.triton_patches.dot_precision import DOT_PRECISION
 from kernels_eval.interpreter.triton_patches.names import upstream
 from kernels_eval.interpreter.triton_patches.undefined_lanes import undefined
 
@@ -84,7 +85,7 @@ def install() -> None:
     for name in ("gdc_wait", "gdc_launch_dependents"):  # launches of a call run one after the other here
         setattr(cuda, name, lambda **_: None)
     for language in (tl, tl.core):
-        language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
+        language.dot = _in_default_precision(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
     # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
@@ -173,8 +174,8 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
     return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
 
 
-def _exact_by_default(dot: Any) -> Any:
-    """Compute `tl.dot`, in TF32 only if the kernel asks for it explicitly."""
+def _in_default_precision(dot: Any) -> Any:
+    """Compute `tl.dot`; in the targets' own precision where the kernel names none."""
 
     def call(
         input: Any,
@@ -185,9 +186,9 @@ def _exact_by_default(dot: Any) -> Any:
         *rest: Any,
         **named: Any,
     ) -> Any:
-        operation_counts.count_product(input, other, input_precision, allow_tf32)
         if input_precision is None and allow_tf32 is None:
-            input_precision = "ieee"
+            input_precision = DOT_PRECISION.chosen(input.dtype)
+        operation_counts.count_product(input, other, input_precision, allow_tf32)
         return dot(input, other, acc, input_precision, allow_tf32, *rest, **named)
 
     return call

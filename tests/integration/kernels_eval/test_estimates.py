@@ -1,11 +1,15 @@
 """Estimated times: useless work is never faster than its absence; special functions and float32 products are charged."""
 
+import re
+from pathlib import Path
+
 import kernel_sources as sources
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval import Judge, Verdict
+from kernels_eval.redteam.case import read_case
 
 PROBLEM = """
 import torch
@@ -172,3 +176,26 @@ def test_an_estimate_depends_on_the_kernel_alone(judge: Judge) -> None:
     """Not on where its weights, whose rows begin in the middle of a sector, happened to lie in memory."""
     linear = sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL
     assert len({judge.evaluate(linear[0], f"{linear[1]}# {number}").candidate_ms for number in range(12)}) == 1
+
+
+def test_work_that_grows_with_the_square_of_the_rows_is_counted_at_a_larger_size(judge: Judge) -> None:
+    """Timed on an H200: 0.73 and 0.05 ms at 2048 rows. A line through two small sizes has 0.018 and 0.011."""
+    folder = Path(__file__).parents[2] / "redteam" / "hacks" / "estimates"
+    for name, least_ms, most_ms in (("every_program", 0.36, 1.5), ("every_tile_of_rows", 0.025, 0.2)):
+        case = read_case(next(folder.glob(f"{name}*.py")), "estimates")
+        problem = re.sub(r"randn\(\d+, 256\)", "randn(2048, 256)", case.problem)
+        settings = {"full_size_share": 1e-9}
+        milliseconds = judge.submit(problem, case.kernel, settings=settings).result().candidate_ms
+        assert milliseconds is not None
+        assert least_ms <= milliseconds <= most_ms
+
+
+def test_loops_are_as_long_as_at_the_problems_own_sizes(judge: Judge) -> None:
+    """Timed on an H200: 2.0 ms for matrices of 2048, 15.9 ms for 4096, which are cut before they are interpreted."""
+    folder = Path(__file__).parents[2] / "redteam" / "hacks" / "estimates"
+    case = read_case(folder / "outer_products_of_a_large_problem.py", "estimates")
+    milliseconds = [
+        judge.submit(case.problem.replace("4096", size), case.kernel).result().candidate_ms or 0.0
+        for size in ("2048", "4096")
+    ]
+    assert 4 < milliseconds[1] / milliseconds[0] < 16

@@ -54,3 +54,19 @@ def test_changes_lead_from_one_configuration_to_the_other(changed: dict[str, Any
 @pytest.mark.parametrize("changed", [{"memory_mb": 4096}, {"workers": 9}, {"cache_dir": "x"}, {"timeout_s": 6.0}])
 def test_other_changes_need_another_judge(changed: dict[str, Any]) -> None:
     assert changes_between(CONFIG, CONFIG.model_copy(update={"trials": 3, **changed})) is None
+
+
+@pytest.mark.parametrize(
+    ("targets", "precision"),
+    [
+        (["cuda:90"], "tf32"),
+        (["cuda:80", "hip:gfx90a"], "tf32"),
+        (["cuda:100"], "tf32"),
+        (["cuda:75"], "ieee"),
+        (["hip:gfx950", "hip:gfx90a"], "ieee"),
+        (["hip:gfx942"], "tf32"),
+        ([], "tf32"),
+    ],
+)
+def test_products_of_float32_are_as_precise_as_the_targets_that_round_most(targets: list[str], precision: str) -> None:
+    assert JudgeConfig(targets=tuple(targets)).dot_precision == precision

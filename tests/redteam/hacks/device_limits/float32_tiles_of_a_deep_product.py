@@ -37,7 +37,7 @@ def kernel(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
         k = start + tl.arange(0, BK)
         a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=m[:, None] < M, other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + n[None, :])
-        total = tl.dot(a, b, total)
+        total = tl.dot(a, b, total, input_precision="tf32x3")
     tl.store(c_ptr + m[:, None] * N + n[None, :], total, mask=m[:, None] < M)
 
 

@@ -50,7 +50,7 @@ def product(
         k = start + tl.arange(0, BK)
         a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
-        acc += tl.dot(a, b)
+        acc += tl.dot(a, b, input_precision="ieee")
     keep = (m[:, None] < M) & (n[None, :] < N)
     at = m[:, None] * N + n[None, :]
     tl.store(s_ptr + part * M * N + at, acc, mask=keep)

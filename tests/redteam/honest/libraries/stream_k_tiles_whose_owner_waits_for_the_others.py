@@ -37,7 +37,7 @@ def product(a_ptr, b_ptr, s_ptr, ready_ptr, o_ptr, M, N, K, BM: tl.constexpr, BN
         k = start + tl.arange(0, BK)
         a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
-        acc += tl.dot(a, b)
+        acc += tl.dot(a, b, input_precision="ieee")
     keep = (m[:, None] < M) & (n[None, :] < N)
     at = m[:, None] * N + n[None, :]
     if part == 1:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.cost.extrapolation import extend, extrapolate, with_full_grids
+from kernels_eval.cost.extrapolation import extend, extrapolate, with_full_grids, with_least_work, with_traffic
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import total_s
@@ -76,3 +76,15 @@ def test_rows_that_fill_a_sector_do_not_meet_for_ever() -> None:
     small, large = (Launch(kernel="k", programs=m, contention=32.0 * m, same_address=32.0 * m) for m in (2, 4))
     (shared,) = extrapolate([small], [large], 2, 4, 4096)
     assert shared.contention == 32.0 * 4096
+
+
+def test_traffic_of_another_run_keeps_programs_and_grid() -> None:
+    known = launch(100, 1e6, 1e5).model_copy(update={"grid": (100, 1, 1)})
+    (found,) = with_traffic([known], [launch(7, 5e6, 2e5)])
+    assert (found.programs, found.grid) == (100, (100, 1, 1))
+    assert (found.dram_bytes, found.l2_bytes, found.operations) == (5e6, 5e6, {"fp32": 2e5})
+
+
+def test_least_work_raises_reads_and_operations_and_lowers_none() -> None:
+    (raised,) = with_least_work([launch(4, 1e6, 1e5)], [launch(4, 5e5, 1e4)], 4.0)
+    assert (raised.dram_bytes, raised.l2_bytes, raised.operations) == (1e6, 2e6, {"fp32": 1e5})

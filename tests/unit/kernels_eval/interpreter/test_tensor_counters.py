@@ -19,7 +19,7 @@ def kept(tensor: torch.Tensor, number: int = FIRST_OWN) -> tuple[TensorStore, to
     return store, tensor
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("number", [FIRST_WEIGHT, FIRST_OWN])
 def test_a_counter_is_advanced_among_other_values(dtype: torch.dtype, number: int) -> None:
     store, values = kept(torch.zeros(6, dtype=dtype), number)

@@ -169,3 +169,13 @@ def test_memory_behind_a_storage_is_nobody_elses(steps: list[tuple[str, int]]) -
     places = sorted((store[number].base, size) for number, size in sizes.items() if size)
     for (start, size), (following, _) in itertools.pairwise(places):
         assert following >= start + size + LEAST_GAP
+
+
+def test_what_pytorch_copied_of_a_kernels_result_may_hold_a_counter(store: TensorStore) -> None:
+    written, kept = view(OUT, 3, dtype="int32"), view(OTHER, 3, dtype="int32")
+    for each in (written, kept):
+        shape = Sequence(items=(Plain(value=3),))
+        store.operate(operate("zeros", shape, result=each, dtype=TypeName(name="int32")))
+    kernel_writes(store, written)
+    store.operate(operate("copy_", kept, written, result=kept))
+    assert store.kept_values(1 << 10)[OTHER].dtype is torch.int32

@@ -1,7 +1,9 @@
 """When a program is another one over again, and when it uses memory of an earlier call."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +56,27 @@ def test_shapes_constants_uploads_and_old_results_count() -> None:
 def test_memory_of_an_earlier_call_is_seen() -> None:
     assert not uses_older_storage(trace(program(FIRST_OWN)))
     assert uses_older_storage(trace(program(FIRST_OWN + 5, older=FIRST_OWN)))
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda older: {"kind": "sequence", "items": [older]},
+        lambda older: {"kind": "sequence", "items": [{"kind": "sequence", "items": [older]}]},
+        lambda older: {"kind": "descriptor", "base": older, "shape": [8], "strides": [1], "block_shape": [8], "padding": "zero"},
+    ],
+    ids=["a tuple", "a tuple in a tuple", "a descriptor"],
+)  # fmt: skip
+def test_memory_of_an_earlier_call_is_seen_within_an_argument(wrapped: Callable[[Any], Any]) -> None:
+    for older, is_older in ((FIRST_OWN, False), (FIRST_OWN + 5, True), (0, False)):
+        raw = program(FIRST_OWN)
+        raw["commands"][1]["arguments"]["kept"] = wrapped(view(older))
+        assert uses_older_storage(trace(raw)) is is_older
+
+
+def test_memory_of_an_earlier_call_is_seen_where_pytorch_copies_it() -> None:
+    copy = {"kind": "operate", "name": "clone", "overload": "default", "results": [view(FIRST_OWN + 1)]}
+    for older, is_older in ((FIRST_OWN, False), (FIRST_OWN + 5, True), (0, False)):
+        raw = program(FIRST_OWN)
+        raw["commands"].append({**copy, "arguments": [view(older)]})
+        assert uses_older_storage(trace(raw)) is is_older

@@ -28,14 +28,78 @@ KEPT = {
     "a tensor in a list": ("self.t = [torch.ones(2)]", "self.t[0].sub_(1); return -self.t[0][1].item()"),
     "an array": ("self.a = np.zeros((2, 2))", "self.a[1, 1] += 1; return self.a[1, 1]"),
     "a number of NumPy": ("self.n = np.int64(0)", "self.n += 1; return self.n"),
+    "a tuple made anew": ("self.t = (0, ('a', 0))", "self.t = 0, ('a', self.t[1][1] + 1); return self.t[1][1]"),
+    "a list made anew": ("self.t = [0]", "self.t = [self.t[0] + 1]; return self.t[0]"),
+    "a named tuple": ("self.t = Pair(0, 1)", "self.t = self.t._replace(first=self.t.first + 1); return self.t.first"),
+    "a slot": ("self.s = Slotted()", "self.s.n += 1; return self.s.n"),
+    "a namespace": ("self.s = types.SimpleNamespace(n=0)", "self.s.n += 1; return self.s.n"),
+    "a value of this thread": ("self.s = threading.local(); self.s.n = 0", "self.s.n += 1; return self.s.n"),
+    "a value of a context": (
+        "self.s = ContextVar('n', default=0)",
+        "self.s.set(self.s.get() + 1); return self.s.get()",
+    ),
+    "a function's default": ("", "counted.__defaults__ = (counted() + 1,); return counted()"),
+    "arguments of a partial function": (
+        "self.p = partial(dict, n=0)",
+        "self.p.keywords['n'] += 1; return self.p()['n']",
+    ),
+    "a class that names another module": ("self.s = Elsewhere()", "self.s.n += 1; return self.s.n"),
+    "a subclass of a number": ("self.n = Whole(0)", "self.n = Whole(self.n + 1); return self.n"),
+    "a fraction": ("self.n = Fraction(0)", "self.n += 1; return self.n"),
+    "an array of Python's": ("self.a = array('i', [0, 0])", "self.a[1] += 1; return self.a[1]"),
+    "digits": ("self.n = '0'", "self.n = str(int(self.n) + 1); return int(self.n)"),
+    "the length of a text": ("self.n = ''", "self.n += 'x'; return len(self.n)"),
+    "the length of bytes": ("self.n = bytearray()", "self.n += b'x'; return len(self.n)"),
+    "the size of a set": ("self.n = set()", "self.n.add(len(self.n)); return len(self.n)"),
+    "the size of a dictionary": ("self.n = {}", "self.n[len(self.n)] = 0; return len(self.n)"),
+    "the length of a queue": ("self.n = deque()", "self.n.append(0); return len(self.n)"),
+    "a generator": ("self.g = generated()", "return next(self.g)"),
+    "a generator in a closure": ("self.g = drawing(generated())", "return self.g()"),
+    "an endless count": ("self.g = itertools.count()", "return next(self.g)"),
+    "a bound method of a count": ("self.g = itertools.count().__next__", "return self.g()"),
+    "an iterator over a range": ("self.g = iter(range(10**6))", "return next(self.g)"),
     "a module inside": ("self.inner = torch.nn.Module(); self.inner.n = 0", "self.inner.n += 1; return self.inner.n"),
 }
 SOURCE = """
+import itertools
+import threading
+import types
+from array import array
+from collections import deque, namedtuple
+from contextvars import ContextVar
+from fractions import Fraction
+from functools import partial
+
 import numpy as np
 import torch
 
 n = 0
 constants = [3, 1.5]
+
+class Slotted:
+    __slots__ = ("n",)
+    def __init__(self):
+        self.n = 0
+
+class Elsewhere:
+    __module__ = "os"
+    n = 0
+
+class Whole(int):
+    pass
+
+Pair = namedtuple("Pair", "first second")
+
+def counted(n=0):
+    return n
+
+def generated():
+    n = 0
+    while True:
+        yield (n := n + 1)
+
+def drawing(items):
+    return lambda: next(items)
 
 class State:
     n = 0

@@ -1,0 +1,53 @@
+"""Interpreter process: other values in weights, and in what PyTorch has copied from them and host code keeps.
+
+A weight that host code transposes, pads or converts once, by PyTorch's own copies, stays what it is: the copy follows
+the weight. What a kernel, or an operator that computes, has made of weights does not: it is a result of an earlier
+call.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
+from kernels_eval.interpreter.tensor_store import TensorStore
+from kernels_eval.trace.equivalence import views_in
+from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate
+
+_COPYING = COPIES | MOVES
+_MAKING = UNINITIALISED | CREATIONS
+
+
+class WeightCopies:
+    """The copies of one candidate's weights."""
+
+    def __init__(self, store: TensorStore) -> None:
+        self._store = store
+        self._noted: list[Operate] = []
+
+    def note(self, command: Operate) -> None:
+        """Note an operator that was carried out. Call it for all, in their order."""
+        if command.name in _COPYING or command.name in _MAKING:
+            self._noted.append(command)
+
+    def renew(self, weights: Mapping[int, torch.Tensor]) -> None:
+        """Set weights, by number, in place; then make again what was copied from them, in memory that is still used."""
+        store = self._store
+        for number, values in weights.items():
+            store.set_values(number, values)
+        used = store.numbers
+        following = {number for number in used if FIRST_WEIGHT <= number < FIRST_OWN}
+        for command in self._noted:
+            results = {view.storage for view in command.results if view is not None}
+            if command.name in _MAKING:
+                if results - store.numbers:
+                    store.operate(command)
+                continue
+            given = {view.storage for view in views_in(command.arguments)}
+            sources = {view.storage for view in views_in(command.arguments[1:])} if command.name == "copy_" else given
+            if sources & following and given <= store.numbers:
+                if command.name != "copy_":
+                    store.free(tuple(results))
+                store.operate(command)
+                following |= results
+        store.free(tuple(store.numbers - used))

@@ -65,7 +65,7 @@ def test_long_chains_reduce_once_or_twice_and_stay_below_their_limit():
     pairs = [long_chains.draw(rng, frozenset()) for _ in range(300)]
     counts = Counter(len(reducing.intersection(pair.operators)) for pair in pairs)
     assert set(counts) == {1, 2}
-    assert min(counts.values()) > 90
+    assert min(counts.values()) > 60  # of those that are drawn with two, more are too long
     assert max(len(pair.kernel_source) for pair in pairs) <= long_chains.LONGEST
     for pair in pairs:
         ast.parse(pair.kernel_source)

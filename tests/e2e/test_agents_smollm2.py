@@ -34,6 +34,7 @@ problems: {{train: 6, heldout_source: null, heldout_path: null, heldout: 2, leve
 model: {{pretrained: {folder}/given, dtype: float32, template: generic}}
 sft:
   epochs: 0.5
+  compile: false
   batch_size: 4
   warmup_steps: 1
   joint: {{problems: 0}}

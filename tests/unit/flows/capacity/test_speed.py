@@ -141,7 +141,10 @@ def test_training_is_as_fast_as_was_measured(
 
 
 def test_sft_and_an_evaluation_take_about_as_long_as_was_measured(tmp_path: Path):
-    """SmolLM2 on an H200: SFT 312 to 322 s, an evaluation of 796 answers 288 to 420 s (docs/lab/2026-11-27-15.json)."""
+    """SmolLM2 on an H200: SFT 312 to 322 s, an evaluation of 796 answers 288 to 420 s (docs/lab/2026-11-27-15.json).
+
+    With compiled layers and half as many steps again SFT took 295 s (docs/lab/2026-11-28-9.json).
+    """
     sizes = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536,
         "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "vocab_size": 49152,
@@ -150,10 +153,14 @@ def test_sft_and_an_evaluation_take_about_as_long_as_was_measured(tmp_path: Path
     (tmp_path / "config.json").write_text(json.dumps(sizes))
     file = "deployments/configs/smollm2-kernelbench.yaml"
     settings = [f"model.pretrained={tmp_path}", "problems.heldout_source=null", "problems.heldout=199"]
-    found = plan(load_configuration(file, settings), GPUS["h200"])
+    before = ["sft.steps=600", "sft.compile=false", "rollout.sampling.max_new_tokens=1800"]
+    found = plan(load_configuration(file, [*settings, *before]), GPUS["h200"])
     assert found.sft_s is not None
     assert 250 < found.sft_s < 390
     assert 250 < found.evaluation_s < 430
+    compiled = plan(load_configuration(file, settings), GPUS["h200"])
+    assert compiled.sft_s is not None
+    assert 0.75 * 295 < compiled.sft_s < 1.25 * 295
     epochs = ["sft.epochs=1", "sft.data.path=pairs.jsonl"]
     unknown = plan(load_configuration(file, [*settings, *epochs]), GPUS["h200"])
     assert unknown.sft_s is None

@@ -22,6 +22,8 @@ _MOST_ADDED = 1 << 12
 _NO_HOLDERS = frozenset({int, float, str, bytes, bool, type(None), torch.dtype, torch.device})
 _OF_PYTHON = ("builtins", "collections")
 """Modules of the containers whose length is set: their methods are not the candidate's."""
+_MADE_AT_RUN_TIME = 1 << 9
+"""CPython's flag Py_TPFLAGS_HEAPTYPE: the type `function`, whose objects hold whole modules, does not have it."""
 Setter = Callable[[Any], None]
 
 
@@ -158,7 +160,7 @@ def _is_own(value: Any) -> bool:
 @functools.cache
 def _has_another_home(owner: type) -> bool:
     """True for a class that Python code made and that is not in the module that it names."""
-    is_of_python = "__module__" in vars(owner) and "__dict__" in vars(owner)
+    is_of_python = owner.__flags__ & _MADE_AT_RUN_TIME and "__module__" in vars(owner) and "__dict__" in vars(owner)
     home: Any = sys.modules.get(owner.__module__) if is_of_python else None
     for name in owner.__qualname__.split(".") if home is not None else ():
         home = None if name == "<locals>" else vars(home).get(name) if hasattr(home, "__dict__") else None

@@ -7,6 +7,7 @@ import pytest
 
 from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.tracing.counters import Counters
+from kernels_eval.tracing.kept_values import kept_values
 
 CALLS = 8
 KEPT = {
@@ -144,6 +145,16 @@ def test_a_counter_is_advanced_wherever_it_is_kept(kept: str) -> None:
         counters.observe()
     counters.advance(1000)
     assert model() - before >= 1000
+
+
+def test_the_search_does_not_go_through_functions_to_what_other_modules_have() -> None:
+    module, model, _ = made("", "return closure()")
+    modules = [kept.value for kept in kept_values([module, [model]]) if "__loader__" in _names_of(kept.value)]
+    assert modules == []
+
+
+def _names_of(value: Any) -> set[Any]:
+    return set(value) if type(value) is dict else set()
 
 
 def test_constants_and_an_index_into_a_ring_stay_as_they_are() -> None:

@@ -145,7 +145,7 @@ class FullSize:
 
 
 def _grids(trace: TraceAnswer | None) -> list[tuple[int, int, int]]:
-    return [command.grid for command in trace.commands if isinstance(command, LaunchKernel)] if trace else []
+    return [launch.grid for launch in trace.launches] if trace else []
 
 
 def given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> list[int]:

@@ -11,7 +11,7 @@ from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
 from kernels_eval.sandbox.messages import ExecutedAnswer, OutputForm
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, tensor_from
-from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, TraceAnswer, View
+from kernels_eval.trace.schema import FIRST_OWN, TraceAnswer, View
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3
@@ -21,7 +21,7 @@ _CERTAIN_SHARE, _CERTAIN_COUNT = 0.1, 16
 
 def check_trace(trace: TraceAnswer, expected: Expected) -> None:
     """Raise CandidateFailedError if the program cannot be right, whatever its kernels compute. Call before it runs."""
-    launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
+    launches = trace.launches
     if not launches:
         raise CandidateFailedError(Status.REJECTED, ErrorCategory.NO_KERNEL_LAUNCHED, "forward launched no kernel")
     empty = next((launch for launch in launches if 0 in launch.grid), None)

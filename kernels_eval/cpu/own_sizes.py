@@ -158,12 +158,8 @@ def _extended(counted: Launch, true: Launch, growth: float, longer: float, deepe
 def _growths(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource]) -> Iterator[tuple[float, float]]:
     """Yield, for each launch of a kernel, by which factors the tensors that it is given and its loops grow."""
     sources = {kernel.number: kernel.source for kernel in kernels}
-    for small, large in zip(_launched(seen), _launched(true), strict=True):
+    for small, large in zip(seen.launches, true.launches, strict=True):
         yield max(1.0, _given(large) / max(1, _given(small))), loop_growth(small, large, sources[large.kernel])
-
-
-def _launched(trace: TraceAnswer) -> Iterator[LaunchKernel]:
-    return (command for command in trace.commands if isinstance(command, LaunchKernel))
 
 
 def _given(command: LaunchKernel) -> int:

@@ -20,7 +20,7 @@ def may_read_rows_again(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[
     with the square of the rows, which smaller sizes do not show where one tile has all rows.
     """
     sources = {kernel.number: kernel.source for kernel in kernels}
-    pairs = zip(_launches(seen), _launches(true), strict=False)
+    pairs = zip(seen.launches, true.launches, strict=False)
     return any(
         math.prod(small.grid) < math.prod(large.grid) and loop_growth(small, large, sources[large.kernel]) > 1
         for small, large in pairs
@@ -46,10 +46,6 @@ def loop_growth(small: LaunchKernel, large: LaunchKernel, source: str) -> float:
             if not (_names_in(bound) & shares or calls_program(bound)):
                 found = max([found, *(ratios[name] for name in ratios.keys() & _names_in(bound))])
     return found
-
-
-def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
-    return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
 
 def growing_numbers(small: LaunchKernel, large: LaunchKernel) -> dict[str, tuple[int, int]]:

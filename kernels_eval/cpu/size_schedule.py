@@ -170,13 +170,9 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSo
     `seen` and `true` are the same program, at `size` and at the full size.
     """
     sources = {kernel.number: kernel for kernel in kernels}
-    pairs = zip(_launches(seen), _launches(true), strict=True)
+    pairs = zip(seen.launches, true.launches, strict=True)
     factors = [factor for small, large in pairs for factor in _factors(small, large, sources[small.kernel])]
     return int(size * max(factors)) + 1 if factors else None
-
-
-def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
-    return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
 
 def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:

@@ -11,8 +11,7 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
 from kernels_eval.interpreter.tensor_store import TensorStore
-from kernels_eval.trace.equivalence import views_in
-from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate
+from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, storages_in
 
 _COPYING = COPIES | MOVES
 _MAKING = UNINITIALISED | CREATIONS
@@ -43,8 +42,8 @@ class WeightCopies:
                 if results - store.numbers:
                     store.operate(command)
                 continue
-            given = {view.storage for view in views_in(command.arguments)}
-            sources = {view.storage for view in views_in(command.arguments[1:])} if command.name == "copy_" else given
+            given = command.storages
+            sources = storages_in(command.arguments[1:]) if command.name == "copy_" else given
             if sources & following and given <= store.numbers:
                 if command.name != "copy_":
                     store.free(tuple(results))

@@ -29,7 +29,6 @@ from kernels_eval.trace.schema import (
     Upload,
     Value,
     View,
-    views_in,
 )
 
 Leaf = tuple[str, Any]
@@ -70,18 +69,11 @@ def _kept(trace: TraceAnswer) -> Set[int]:
     made: set[int] = set()
     used: set[int] = set()
     for command in trace.commands:
-        if isinstance(command, LaunchKernel):
+        if isinstance(command, LaunchKernel | Operate):
             used |= command.storages
-        elif isinstance(command, Operate):
-            used |= _read_by(command)
         made |= _made_by(command) - used
     used |= {output.view.storage for output in trace.outputs if output.view is not None}
     return {storage for storage in used - made if storage >= FIRST_OWN}
-
-
-def _read_by(command: Operate) -> Set[int]:
-    arguments = (*command.arguments, *command.named.values())
-    return {view.storage for value in arguments for view in views_in(value)}
 
 
 def _made_by(command: Command) -> Set[int]:
@@ -89,7 +81,7 @@ def _made_by(command: Command) -> Set[int]:
     if isinstance(command, Upload):
         return {command.storage}
     if isinstance(command, Operate):
-        return {view.storage for view in command.results if view is not None} - _read_by(command)
+        return {view.storage for view in command.results if view is not None} - command.storages
     return set()
 
 

@@ -8,19 +8,10 @@ old result is returned. Programs of different sizes: kernels_eval.trace.continua
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from kernels_eval.trace.schema import (
-    FIRST_OWN,
-    Descriptor,
-    LaunchKernel,
-    Operate,
-    Sequence,
-    TraceAnswer,
-    Value,
-    View,
-)
+from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, Operate, TraceAnswer
 
 _STORAGE = re.compile(r'"storage": (\d+)')
 _OWN_DIGITS = len(str(FIRST_OWN))
@@ -58,21 +49,9 @@ def uses_older_storage(trace: TraceAnswer) -> bool:
     """
     made: set[int] = set()
     for command in trace.commands:
-        if isinstance(command, Operate | LaunchKernel):
-            given = command.arguments.values() if isinstance(command, LaunchKernel) else command.arguments
-            if any(view.storage >= FIRST_OWN and view.storage not in made for view in views_in(given)):
-                return True
+        given = command.storages - made if isinstance(command, Operate | LaunchKernel) else ()
+        if any(storage >= FIRST_OWN for storage in given):
+            return True
         if isinstance(command, Operate):
             made |= {view.storage for view in command.results if view is not None}
     return False
-
-
-def views_in(values: Iterable[Value]) -> Iterator[View]:
-    """Yield the tensors among some arguments, also those within tuples and of descriptors."""
-    for value in values:
-        if isinstance(value, View):
-            yield value
-        elif isinstance(value, Descriptor):
-            yield value.base
-        elif isinstance(value, Sequence):
-            yield from views_in(value.items)

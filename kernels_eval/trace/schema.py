@@ -8,6 +8,7 @@ models, kernels_eval.correctness.allowed_operators); the interpreter process run
 Storage numbers: 0 … inputs, FIRST_WEIGHT … weights that the judge sets, FIRST_OWN … allocations of the host code.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -116,6 +117,11 @@ class Operate(FrozenModel):
     named: Annotated[dict[Identifier, Value], Field(max_length=32)] = Field(default_factory=dict)
     results: Annotated[tuple[View | None, ...], Field(max_length=256)]
 
+    @property
+    def storages(self) -> frozenset[int]:
+        """Numbers of the storages of its arguments, named ones too."""
+        return storages_in((*self.arguments, *self.named.values()))
+
 
 class Tuned(FrozenModel):
     """Configuration of an autotuned launch. Configurations are numbered by their place in the autotuner's list."""
@@ -148,7 +154,12 @@ class LaunchKernel(FrozenModel):
     @property
     def storages(self) -> frozenset[int]:
         """Numbers of the storages of its arguments."""
-        return frozenset(view.storage for value in self.arguments.values() for view in views_in(value))
+        return storages_in(self.arguments.values())
+
+
+def storages_in(values: Iterable[Value]) -> frozenset[int]:
+    """Return the numbers of the storages of the views in arguments."""
+    return frozenset(view.storage for value in values for view in views_in(value))
 
 
 def views_in(value: Value) -> list[View]:
@@ -240,6 +251,11 @@ class Part(FrozenModel):
 
     kernels: Annotated[tuple[KernelSource, ...], Field(max_length=500)] = ()
     commands: Annotated[tuple[Command, ...], Field(max_length=MAX_COMMANDS)] = ()
+
+    @property
+    def launches(self) -> list[LaunchKernel]:
+        """The launches of kernels among its commands."""
+        return [command for command in self.commands if isinstance(command, LaunchKernel)]
 
 
 class TraceAnswer(Part):

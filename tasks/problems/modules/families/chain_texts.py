@@ -12,6 +12,7 @@ from tasks.problems.modules.convolution_texts import block
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.chain_bases import Base, product_text
 from tasks.problems.modules.families.chain_steps import Step, parts
+from tasks.problems.modules.pair import SEPARATOR
 from tasks.problems.modules.text import Module, kernel_text
 
 Stage = tuple[Tail, list[Step]]
@@ -88,8 +89,8 @@ def composed_text(base: Base, steps: list[Step], stages: Sequence[Stage], module
 
     def add(run: list[Step]) -> None:
         if run:
-            name, first = next(names), not any(_APPLY in kernel for kernel in kernels)
-            kernels.append(_steps_kernel(name, run) + (_APPLY if first else ""))
+            name = next(names)
+            kernels.append(_steps_kernel(name, run) + (_APPLY if name == _STEP_KERNELS[0] else ""))
             forward.append(f"x = apply({', '.join([name, 'x', *parts(run)[2]])})")
 
     add(steps)
@@ -101,12 +102,12 @@ def composed_text(base: Base, steps: list[Step], stages: Sequence[Stage], module
     return kernel_text(kernels, module, [*forward, "return x"], _own_init(base, steps, stages))
 
 
-def operators_of(base: Base, steps: list[Step], stages: Sequence[Stage]) -> list[str]:
-    """Return the names of a chain's operators in their order."""
+def operator_of(base: Base, steps: list[Step], stages: Sequence[Stage]) -> str:
+    """Return the names of a chain's operators in their order, joined."""
     names = [base.operator, *(step.name for step in steps)]
     for tail, later in stages:
         names += [tail.name, *(step.name for step in later)]
-    return names
+    return SEPARATOR.join(names)
 
 
 def _own_init(base: Base, steps: list[Step], stages: Sequence[Stage]) -> list[str]:

@@ -11,12 +11,12 @@ from tasks.problems.modules.families.chain_texts import (
     Stage,
     composed_text,
     module_of,
-    operators_of,
+    operator_of,
     plain_text,
     tail_on,
 )
 from tasks.problems.modules.families.elementwise import UNARY
-from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
+from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import problem_text
 
 COMPOSED = 0.6
@@ -53,7 +53,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     is_composed = rng.chance(COMPOSED)
     return ModulePair(
         family=FAMILY.name,
-        operator=SEPARATOR.join(operators_of(base, steps, stages)),
+        operator=operator_of(base, steps, stages),
         title=module.title,
         problem_source=problem_text(rng, module),
         kernel_source=composed if is_composed else plain,

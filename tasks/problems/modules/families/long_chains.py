@@ -14,11 +14,11 @@ from tasks.problems.modules.families.chain_texts import (
     Stage,
     composed_text,
     module_of,
-    operators_of,
+    operator_of,
     plain_text,
     tail_on,
 )
-from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
+from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import Module, problem_text
 
 COMPOSED = 0.85
@@ -66,7 +66,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     style, write = ("composed", composed_text) if rng.chance(COMPOSED) else ("plain", plain_text)
     return ModulePair(
         family=FAMILY.name,
-        operator=SEPARATOR.join(operators_of(base, steps, stages)),
+        operator=operator_of(base, steps, stages),
         title=module.title,
         problem_source=problem_text(rng, module),
         kernel_source=write(base, steps, stages, module),

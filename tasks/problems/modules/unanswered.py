@@ -5,11 +5,13 @@ in them jumps, as rounding does: a right kernel stays within the tolerance.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kernels_eval import Problem
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import long_chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, draw_base
+from tasks.problems.modules.families.chain_steps import Step
+from tasks.problems.modules.families.chain_texts import module_of
 from tasks.problems.modules.renaming import drawn_names, renamed
 from tasks.problems.modules.text import Argument, Input, Module, problem_text
 from tasks.problems.modules.tiles import draw_dimension, written_dim
@@ -92,103 +94,103 @@ ALONG = {
     "shares of sigmoids": "torch.sigmoid(x) / torch.sum(torch.sigmoid(x), dim={d}, keepdim=True)",
 }
 """Functions along the dimension `{d}` that leave the shape."""
-_KINDS = (("functions", 3), ("two", 2), ("along", 3), ("layer", 3))
+_KINDS = (("functions", 2), ("two", 1), ("along", 3), ("layer", 2), ("chain", 6))
 """Kinds of problems, and how often each is drawn."""
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A problem's parts until its text is written."""
-
-    titles: list[str]
-    lines: list[str]
-    arguments: list[Argument]
-
-    def add(self, rng: Draw, title: str, form: str, **places: str) -> None:
-        """Add a function; its number is an argument of the constructor, or written out."""
-        value = rng.pick("0.25", "0.5", "0.75", "1.5", "2.0")
-        if "{p}" in form and rng.chance(0.5):
-            name = f"value{len(self.arguments) + 1}"
-            self.arguments.append(Argument(name, value, "float", f"The number of {title}."))
-            value = f"self.{name}"
-        self.titles.append(title)
-        self.lines.append(f"x = {form.format(p=value, **places)}")
 
 
 def stream_unanswered(seed: int, unseen: frozenset[str]) -> Iterator[Problem]:
     """Yield problems without end, with distinct digests; ids are `open-00000` and so on."""
     rng, seen = Draw(f"unanswered-{seed}"), set[str]()
     while True:
-        source, title, functions = _draw(rng, unseen)
-        level = 1 if functions == 1 else 2
-        problem = Problem(problem_id=f"open-{len(seen):05d}", source=source, level=level, family="open", name=title)
+        module, level = _draw(rng, unseen)
+        source = problem_text(rng, module)
+        source = renamed(source, drawn_names(rng, source, [source]))
+        problem = Problem(
+            problem_id=f"open-{len(seen):05d}", source=source, level=level, family="open", name=module.title
+        )
         if problem.digest not in seen:
             seen.add(problem.digest)
             yield problem
 
 
-def _draw(rng: Draw, unseen: frozenset[str]) -> tuple[str, str, int]:
-    """Return a problem's text, its title, and the number of its functions."""
-    parts = _Parts([], [], [])
+def _draw(rng: Draw, unseen: frozenset[str]) -> tuple[Module, int]:
+    """Return a problem's module, and its level."""
     kind = rng.choices([name for name, _ in _KINDS], [weight for _, weight in _KINDS])[0]
     if kind == "layer" and not set(WEIGHTS) <= unseen:
-        module = _after_layer(rng, unseen, parts)
-    elif kind == "along":
-        module = _along(rng, parts)
-    else:
-        module = _of_elements(rng, parts, rng.pick(1, 1, 2, 3), is_of_two=kind == "two")
-    source = problem_text(rng, module)
-    return renamed(source, drawn_names(rng, source, [source])), module.title, len(parts.titles)
+        return _after_layer(rng, unseen), 2
+    if kind == "chain" and long_chains.can_draw(unseen):
+        return _in_chain(rng, unseen), 2
+    steps, inputs, constants = _along(rng) if kind == "along" else _of_elements(rng, is_of_two=kind == "two")
+    init = tuple(line for step in steps for line in step.init)
+    arguments = tuple(argument for step in steps for argument in step.arguments)
+    lines = (*(line for step in steps for line in step.forward), "return x")
+    title = " followed by ".join(step.title for step in steps)
+    return Module(title, inputs, lines, arguments, init, constants), 1 if len(steps) == 1 else 2
 
 
-def _module(parts: _Parts, inputs: tuple[Input, ...], constants: tuple[tuple[str, str], ...]) -> Module:
-    title = " followed by ".join(parts.titles)
-    init = tuple(f"self.{argument.name} = {argument.name}" for argument in parts.arguments)
-    return Module(title, inputs, (*parts.lines, "return x"), tuple(parts.arguments), init, constants)
+def _add(rng: Draw, steps: list[Step], title: str, form: str, **places: str) -> None:
+    """Add a function; its number is an argument of the constructor, or written out."""
+    value = rng.pick("0.25", "0.5", "0.75", "1.5", "2.0")
+    arguments: tuple[Argument, ...] = ()
+    if "{p}" in form and rng.chance(0.5):
+        name = f"value{sum(len(step.arguments) for step in steps) + 1}"
+        arguments = (Argument(name, value, "float", f"The number of {title}."),)
+        value = f"self.{name}"
+    init = tuple(f"self.{argument.name} = {argument.name}" for argument in arguments)
+    steps.append(Step("", title, (f"x = {form.format(p=value, **places)}",), (), arguments, init))
 
 
-def _functions(rng: Draw, parts: _Parts, count: int) -> None:
+def _functions(rng: Draw, steps: list[Step], count: int) -> None:
     for title, form in rng.sample(list(FUNCTIONS.items()), count):
-        parts.add(rng, title, form)
+        _add(rng, steps, title, form)
 
 
-def _of_elements(rng: Draw, parts: _Parts, count: int, *, is_of_two: bool) -> Module:
+_Parts = tuple[list[Step], tuple[Input, ...], tuple[tuple[str, str], ...]]
+"""A problem's functions, inputs and constants."""
+
+
+def _of_elements(rng: Draw, *, is_of_two: bool) -> _Parts:
     """Return functions of one tensor's elements, or of two tensors' whose second may be a row."""
-    shape = rng.shape()
+    steps, count, shape = list[Step](), rng.pick(1, 1, 2, 3), rng.shape()
     inputs = [Input("x", shape.made(rng.tensor()))]
     if is_of_two:
         names = shape.names[-1:] if shape.rank > 1 and rng.chance(0.3) else shape.names
         inputs.append(Input("y", f"{rng.tensor()}({', '.join(names)})"))
-        parts.add(rng, *rng.choice(list(OF_TWO.items())))
+        _add(rng, steps, *rng.choice(list(OF_TWO.items())))
         count -= 1
-    _functions(rng, parts, count)
-    return _module(parts, tuple(inputs), shape.constants)
+    _functions(rng, steps, count)
+    return steps, tuple(inputs), shape.constants
 
 
-def _along(rng: Draw, parts: _Parts) -> Module:
+def _along(rng: Draw) -> _Parts:
     """Return a function along a dimension, perhaps with functions of elements before or after it."""
-    dimension = draw_dimension(rng)
-    _functions(rng, parts, rng.pick(0, 0, 1))
+    steps, dimension = list[Step](), draw_dimension(rng)
+    _functions(rng, steps, rng.pick(0, 0, 1))
     title, form = rng.choice([*REDUCTIONS.items(), *ALONG.items()])
-    parts.add(rng, title, form, d=written_dim(rng, dimension), k=rng.pick("", ", keepdim=True"))
-    _functions(rng, parts, rng.pick(0, 0, 1))
-    return _module(parts, (Input("x", dimension.shape.made(rng.tensor())),), dimension.shape.constants)
+    _add(rng, steps, title, form, d=written_dim(rng, dimension), k=rng.pick("", ", keepdim=True"))
+    _functions(rng, steps, rng.pick(0, 0, 1))
+    return steps, (Input("x", dimension.shape.made(rng.tensor())),), dimension.shape.constants
 
 
-def _after_layer(rng: Draw, unseen: frozenset[str], parts: _Parts) -> Module:
+def _after_layer(rng: Draw, unseen: frozenset[str]) -> Module:
     """Return a linear layer or a convolution with functions of elements, perhaps with one along dimension 1."""
-    base = draw_base(rng, unseen)
-    _functions(rng, parts, rng.pick(0, 1, 1, 2))
-    if not parts.titles or rng.chance(0.4):
+    steps, base = list[Step](), draw_base(rng, unseen)
+    _functions(rng, steps, rng.pick(0, 1, 1, 2))
+    if not steps or rng.chance(0.4):
         title, form = rng.choice([*REDUCTIONS.items(), *ALONG.items()])
-        parts.add(rng, title, form, d="1", k=rng.pick("", ", keepdim=True"))
-    found = _module(parts, (base.input,), base.constants)
-    parts.titles.insert(0, base.title)
-    return Module(
-        " followed by ".join(parts.titles),
-        found.inputs,
-        (f"x = self.{base.attribute}(x)", *found.forward),
-        (*base.arguments, *found.arguments),
-        (base.init, *found.init),
-        base.constants,
-    )
+        _add(rng, steps, title, form, d="1", k=rng.pick("", ", keepdim=True"))
+    return module_of(base, steps, [])
+
+
+def _in_chain(rng: Draw, unseen: frozenset[str]) -> Module:
+    """Return a long chain with one or two functions of elements among its steps; its kernel may have any length."""
+    functions = list[Step]()
+    _functions(rng, functions, rng.pick(1, 1, 2))
+    while True:
+        base, steps, stages = long_chains.draw_parts(rng, unseen)
+        for function in functions:
+            place = rng.choice([steps, *(later for _, later in stages)])
+            place.insert(rng.randint(0, len(place)), function)
+        module = module_of(base, steps, stages)
+        if not long_chains.has_one_name_twice(module, stages):
+            return module

@@ -123,7 +123,9 @@ def _minimum(rng: Draw) -> Step:
     """Return the minimum with a constant, a number or a parameter of one element."""
     argument = Argument("constant", rng.pick("0.5", "1.0", "2.0"), "float", "Upper bound.")
     is_parameter = rng.chance(_AS_PARAMETER)
-    value, pointer = ("nn.Parameter(torch.tensor(constant))", "_ptr") if is_parameter else ("constant", "")
+    value, pointer = "constant", ""
+    if is_parameter:
+        value, pointer = f"nn.Parameter(torch.tensor({rng.pick('constant', '[constant]')}))", "_ptr"
     form = "torch.min(x, self.constant)"
     if not is_parameter:
         form = rng.pick("torch.min(x, torch.tensor(self.constant))", "torch.clamp(x, max=self.constant)")

@@ -21,8 +21,8 @@ from tasks.problems.modules.text import problem_text
 
 COMPOSED = 0.6
 """Share of the chains whose kernel is composed."""
-LONGEST = 3300
-"""Characters of a kernel at most: about 1,350 tokens."""
+LONGEST = 4400
+"""Characters of a kernel at most: about 1,850 tokens."""
 
 
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:

@@ -9,7 +9,7 @@ from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAIL
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, renamed
-from tasks.problems.modules.families.chain_steps import draw_steps
+from tasks.problems.modules.families.chain_steps import Step, draw_steps
 from tasks.problems.modules.families.chain_texts import (
     Stage,
     composed_text,
@@ -23,8 +23,8 @@ from tasks.problems.modules.text import Module, problem_text
 
 COMPOSED = 0.85
 """Share of the chains whose kernel is composed."""
-LONGEST = 4600
-"""Characters of a kernel at most: about 1,950 tokens."""
+LONGEST = 5400
+"""Characters of a kernel at most: about 2,300 tokens."""
 _NORMS = ("group_norm", "layer_norm", "batch_norm", "instance_norm")
 _POOLS = ("max_pool", "average_pool")
 _CHANNEL_REDUCTIONS = ("softmax", "logsumexp", "max", "min_reduction", "mean")
@@ -56,12 +56,9 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     """Return a pair; None if two of its parts have one name."""
-    base = draw_base(rng, _and_bases_alone(unseen))
-    names = _draw_tails(rng, unseen, base)
-    steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
-    stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]
+    base, steps, stages = draw_parts(rng, unseen)
     module = module_of(base, steps, stages)
-    if _has_one_name_twice(module, stages):
+    if has_one_name_twice(module, stages):
         return None
     style, write = ("composed", composed_text) if rng.chance(COMPOSED) else ("plain", plain_text)
     return ModulePair(
@@ -72,6 +69,14 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
         kernel_source=write(base, steps, stages, module),
         style=style,
     )
+
+
+def draw_parts(rng: Draw, unseen: frozenset[str]) -> tuple[Base, list[Step], list[Stage]]:
+    """Return a first operator, the steps that follow it, and one or two tails."""
+    base = draw_base(rng, _and_bases_alone(unseen))
+    names = _draw_tails(rng, unseen, base)
+    steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
+    return base, steps, [_stage(rng, unseen, base, names, place) for place in range(len(names))]
 
 
 def _draw_tails(rng: Draw, unseen: frozenset[str], base: Base) -> list[str]:
@@ -118,7 +123,7 @@ def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], plac
     return tail_on(rng, base, name), later
 
 
-def _has_one_name_twice(module: Module, stages: list[Stage]) -> bool:
+def has_one_name_twice(module: Module, stages: list[Stage]) -> bool:
     """Return True if two arguments, attributes or kernels have one name."""
     kernels = [re.split(r"[ (]", tail.kernel)[1] for tail, _ in stages]
     attributes = [match[1] for line in module.init if (match := re.match(r"self\.(\w+) =", line))]

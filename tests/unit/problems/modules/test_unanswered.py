@@ -9,10 +9,10 @@ import torch
 from kernels_eval.problem import check_problem_source
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.modules.rows import draw_training_rows
-from tasks.problems.modules.unanswered import stream_unanswered
+from tasks.problems.modules.unanswered import FUNCTIONS, stream_unanswered
 
 NAMED_SIZES = re.compile(
-    r"(?m)^(batch_size|rows|cols|M|N|n|dim\w*|size|length|depth|height|width|features|seq_len) = \d+"
+    r"(?m)^(batch_size|rows|cols|M|N|n|dim\w*|size|length|depth|height|width|features|seq_len) = \d\d+"
 )
 
 
@@ -39,6 +39,14 @@ def test_each_is_a_module_with_finite_results() -> None:
         assert torch.isfinite(result).all(), problem.source
         computed += 1
     assert computed == 150
+
+
+def test_some_are_long_chains_with_a_function_among_their_steps() -> None:
+    normalised = [problem for problem in drawn(200) if "Norm" in problem.source and "nn.Conv" in problem.source]
+    assert len(normalised) > 10
+    assert {problem.level for problem in normalised} == {2}
+    forms = [form.split("(")[0] for form in FUNCTIONS.values() if form.startswith("torch.")]
+    assert sum(any(form in problem.source for form in forms) for problem in normalised) > 5
 
 
 def test_no_layer_is_unseen() -> None:

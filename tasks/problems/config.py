@@ -56,8 +56,8 @@ class ProblemsConfig(FrozenModel):
     held-out problems that are drawn too, some have them."""
     long_chains: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
     """Share of the `modules` problems and of `sft.data.pairs` that are long chains of level 2: a layer with one or two
-    normalisations, poolings or reductions. Their kernels take up to 1,800 tokens: `rollout.sampling.max_new_tokens` of
-    1,800 and `sft.max_tokens` of 5,000 suit them."""
+    normalisations, poolings or reductions. Their kernels take up to 2,300 tokens: `rollout.sampling.max_new_tokens` of
+    2,560 and `sft.max_tokens` of 5,600 suit them."""
     unanswered: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
     """Share of the `modules` problems to train on for which no kernel is known: other functions, and chains of them.
     RL has to find out how they are written; `sft.repairs` leaves them out."""

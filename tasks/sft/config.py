@@ -35,6 +35,9 @@ class SftDataConfig(FrozenModel):
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
     pairs: int = Field(default=10_000, ge=1)
     """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
+    long_chains: Annotated[float | None, AddedLater] = Field(default=None, ge=0, le=1)
+    """Share of those pairs that are long chains. None: `problems.long_chains`. RL gains from more of them than SFT:
+    single operators that SFT shows are solved after it."""
     optimizations: Annotated[int, AddedLater] = Field(default=0, ge=0)
     """Further pairs of the `modules` corpus: a correct kernel that takes long, what the judge says of it, and a faster
     one. Those that turn out less than 1.2 times as fast are not trained on. Agents of later turns learn from them."""

@@ -74,7 +74,8 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, 
         drafts += _composed_drafts(config, problems, seed, backend)
     if config.corpus != "compositions":
         unseen = frozenset(problems.unseen) | frozenset(config.leave_out)
-        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen, problems.long_chains)]
+        long_chains = problems.long_chains if config.long_chains is None else config.long_chains
+        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, unseen, long_chains)]
         drafts += _optimizations(config, seed, unseen)
     return drafts
 

@@ -42,6 +42,10 @@ MAP_TAILS = (
     *("softmax", "logsumexp", "max", "min_reduction", "mean", "global_average_pool"),
     *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool", *SAMPLE_TAILS),
 )
+_LEFT_OUT = 0.5
+"""Share of the last reductions whose dimension the result has no longer."""
+_SPATIAL = 0.3
+"""Share of the last reductions of a convolution's output that are over a spatial dimension."""
 _EXTRA, _VALUES, _STEPS = "<extra>", "<values>", "<steps>"
 """Places in a drawn tail for what `Tail.with_steps` adds."""
 _NORM = ("mean = tl.sum(total, 0) / R", "scale = tl.rsqrt(tl.sum(squares, 0) / R - mean * mean + eps)")
@@ -74,13 +78,13 @@ class Tail:
         return replace(self, kernel=kernel, host=tuple(line.replace(_VALUES, values) for line in self.host))
 
 
-def row_tail(rng: Draw, name: str, features: int, out: str) -> Tail:
+def row_tail(rng: Draw, name: str, features: int, out: str, *, is_last: bool = False) -> Tail:
     """Return a tail for a matrix of `features` columns, `out` in the constructor.
 
-    Its kernel has places for further statements: see `Tail.with_steps`.
+    Its kernel has places for further statements: see `Tail.with_steps`. The last one may leave out a dimension.
     """
     if name in REDUCTIONS:
-        return _row_reduction(rng, name)
+        return _row_reduction(rng, name, kept=not (is_last and rng.chance(_LEFT_OUT)))
     if name == "batch_norm":
         return _row_batch_norm(rng, out)
     groups = rng.choice([g for g in (2, 4, 8, 16, 32) if features % g == 0 and features // g > 1] or [1])
@@ -116,10 +120,15 @@ def row_tail(rng: Draw, name: str, features: int, out: str) -> Tail:
     return Tail(name, name.replace("_", " "), f"{norm}(x)", kernel, host, arguments, lines, lines)
 
 
-def map_tail(rng: Draw, name: str, rank: int, channels: int) -> Tail:
-    """Return a tail for a convolution's output of `rank` spatial dimensions and `channels` channels."""
+def map_tail(rng: Draw, name: str, rank: int, channels: int, *, is_last: bool = False) -> Tail:
+    """Return a tail for a convolution's output of `rank` spatial dimensions and `channels` channels.
+
+    The last one may leave out a dimension, or work on another one than that of the channels.
+    """
+    if name in REDUCTIONS and is_last and rng.chance(_SPATIAL):
+        return _spatial_reduction(rng, name)
     if name in REDUCTIONS:
-        return _channel_reduction(rng, name)
+        return _channel_reduction(rng, name, kept=not (is_last and rng.chance(_LEFT_OUT)))
     if name == "global_average_pool":
         return _global_pool(rng, rank)
     if name in SAMPLE_TAILS:
@@ -133,7 +142,7 @@ def _filling(name: str) -> str:
     return {"0.0": "0.0", "inf": 'float("inf")', "-inf": '-float("inf")'}[REDUCTIONS[name][0]]
 
 
-def _row_reduction(rng: Draw, name: str) -> Tail:
+def _row_reduction(rng: Draw, name: str, *, kept: bool) -> Tail:
     whole = name in ("softmax", "log_softmax")
     lines = [line.format(keep="", R="N") for line in REDUCTIONS[name][1]]
     store = "row * N + cols, x, mask=mask" if whole else "row, x"
@@ -145,29 +154,28 @@ def _row_reduction(rng: Draw, name: str) -> Tail:
 {block((*lines, _STEPS), 4)}    tl.store(out_ptr + {store})"""
     host = (
         "M, N = x.shape",
-        "out = torch.empty_like(x)" if whole else "out = torch.empty((M, 1), device=x.device)",
+        "out = torch.empty_like(x)" if whole else f"out = torch.empty({'(M, 1)' if kept else 'M'}, device=x.device)",
         f"{name}_kernel[(M,)](x, out{_VALUES}, N, BLOCK=triton.next_power_of_2(N))",
         "return out",
     )
-    return replace(_over_dim(rng, name), kernel=kernel, host=host)
+    return replace(_over_dim(rng, name, kept=kept), kernel=kernel, host=host)
 
 
-def _over_dim(rng: Draw, name: str) -> Tail:
-    """Return a reduction over dimension 1 without its kernel; the constructor takes the dimension, or nothing."""
-    form = rng.choice(_FORMS[name])
+def _over_dim(rng: Draw, name: str, dim: int = 1, *, kept: bool = True) -> Tail:
+    """Return a reduction over a dimension without its kernel; the constructor takes the dimension, or nothing."""
+    form = rng.choice(_FORMS[name]).replace("dim=1", f"dim={dim}")
+    if not kept:
+        form = form.replace(", keepdim=True", "")
     if not rng.chance(0.2):
-        return Tail(name, _title(name), form, "", ())
-    argument = Argument("dim", "1", meaning="The dimension.")
-    return Tail(name, _title(name), form.replace("dim=1", "dim=self.dim"), "", (), (argument,), ("self.dim = dim",))
+        return Tail(name, _title(name, dim), form, "", ())
+    argument = Argument("dim", str(dim), meaning="The dimension.")
+    form = form.replace(f"dim={dim}", "dim=self.dim")
+    return Tail(name, _title(name, dim), form, "", (), (argument,), ("self.dim = dim",))
 
 
-def _title(name: str) -> str:
-    return {
-        "sum": "a sum over the features",
-        "mean": "a mean over dimension 1",
-        "max": "a maximum over dimension 1",
-        "min_reduction": "a minimum over dimension 1",
-    }.get(name, name.replace("_", " "))
+def _title(name: str, dim: int) -> str:
+    of = {"sum": "a sum", "mean": "a mean", "max": "a maximum", "min_reduction": "a minimum"}.get(name)
+    return f"{of} over dimension {dim}" if of else name.replace("_", " ")
 
 
 def _row_batch_norm(rng: Draw, out: str) -> Tail:
@@ -195,31 +203,49 @@ def _row_batch_norm(rng: Draw, out: str) -> Tail:
     return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, arguments, lines, lines)
 
 
-def _channel_reduction(rng: Draw, name: str) -> Tail:
+def _channel_reduction(rng: Draw, name: str, *, kept: bool) -> Tail:
     """Return a reduction over the channels; a convolution's tile that has all of them can apply it, too."""
-    whole = name == "softmax"
-    lines, fused = (
-        [line.format(keep=", keep_dims=True", R=count) for line in REDUCTIONS[name][1]] for count in ("C", "OC")
+    fused = [line.format(keep=", keep_dims=True", R="OC") for line in REDUCTIONS[name][1]]
+    one = "(N, 1, *x.shape[2:])" if kept else "(N, *x.shape[2:])"
+    host = _strided_host(name, "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()", one)
+    return replace(
+        _over_dim(rng, name, kept=kept),
+        kernel=_strided_kernel(name),
+        host=host,
+        # A convolution's own host function gives its result the dimension of the channels.
+        fused=(f"x = tl.where(o < OC, x, {_filling(name)})", *fused) if kept or name == "softmax" else (),
     )
+
+
+def _spatial_reduction(rng: Draw, name: str) -> Tail:
+    """Return a reduction over the first spatial dimension; of a later one the launch would have too many rows."""
+    kept = rng.chance(_LEFT_OUT)
+    sizes = "N, C, S = x.shape[:2].numel(), x.shape[2], x.shape[3:].numel()"
+    host = _strided_host(name, sizes, f"(*x.shape[:2], {'1, ' if kept else ''}*x.shape[3:])")
+    return replace(_over_dim(rng, name, 2, kept=kept), kernel=_strided_kernel(name), host=host)
+
+
+def _strided_kernel(name: str) -> str:
+    """Return the kernel of a reduction over a dimension of C elements that are S elements apart."""
+    whole = name == "softmax"
+    lines = [line.format(keep=", keep_dims=True", R="C") for line in REDUCTIONS[name][1]]
     store = "(n * C + c) * S + s, x, mask=inside" if whole else "n * S + s, x, mask=s < S"
-    kernel = f"""def {name}_kernel(x_ptr, out_ptr{_EXTRA}, C, S, CHANNELS: tl.constexpr):
+    return f"""def {name}_kernel(x_ptr, out_ptr{_EXTRA}, C, S, CHANNELS: tl.constexpr):
     n = tl.program_id(1)
     c = tl.arange(0, CHANNELS)[:, None]
     s = tl.program_id(0) * 64 + tl.arange(0, 64)[None, :]
     inside = (c < C) & (s < S)
     x = tl.load(x_ptr + (n * C + c) * S + s, mask=inside, other={_filling(name)})
 {block((*lines, _STEPS), 4)}    tl.store(out_ptr + {store})"""
-    host = (
-        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
-        f"out = torch.empty{'_like(x)' if whole else '((N, 1, *x.shape[2:]), device=x.device)'}",
+
+
+def _strided_host(name: str, sizes: str, one: str) -> tuple[str, ...]:
+    """Return the statements that launch it. `sizes`: that of N, C and S; `one`: shape of a result for each column."""
+    return (
+        sizes,
+        f"out = torch.empty{'_like(x)' if name == 'softmax' else f'({one}, device=x.device)'}",
         f"{name}_kernel[(triton.cdiv(S, 64), N)](x, out{_VALUES}, C, S, CHANNELS=triton.next_power_of_2(C))",
         "return out",
-    )
-    return replace(
-        _over_dim(rng, name),
-        kernel=kernel,
-        host=host,
-        fused=(f"x = tl.where(o < OC, x, {_filling(name)})", *fused),
     )
 
 

@@ -13,6 +13,7 @@ from tasks.problems.modules.families import (
     chains,
     convolutions,
     elementwise,
+    formulas,
     long_chains,
     losses,
     norm_layers,
@@ -34,17 +35,18 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
     (attention.FAMILY, 0.5),
     (binary.FAMILY, 1.5),
     (chains.FAMILY, 6.0),
-    (convolutions.FAMILY, 2.5),
-    (elementwise.FAMILY, 2.0),
+    (convolutions.FAMILY, 2.0),
+    (elementwise.FAMILY, 2.5),
+    (formulas.FAMILY, 2.0),
     (losses.FAMILY, 1.0),
     (norm_layers.FAMILY, 1.5),
     (pooling.FAMILY, 1.5),
-    (products.FAMILY, 2.0),
+    (products.FAMILY, 2.5),
     (reductions.FAMILY, 2.0),
-    (scaling.FAMILY, 1.0),
+    (scaling.FAMILY, 1.5),
     (scans.FAMILY, 1.0),
     (softmax.FAMILY, 1.0),
-    (transposed_convolutions.FAMILY, 2.0),
+    (transposed_convolutions.FAMILY, 1.5),
     (whole_norm.FAMILY, 0.25),
 )
 """The families, and how often each is drawn. `long_chains` has a share of its own (`problems.long_chains`)."""
@@ -147,13 +149,13 @@ def _draws(rng: Draw, unseen: frozenset[str], share: float) -> Iterator[ModulePa
 
 def _with_slow_kernels(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
     """Yield drawn pairs whose earlier kernel is slow, without those of which no slow one is known."""
-    for pair in _drawn(rng, unseen):
+    for pair in _drawn(rng, unseen, with_slower=True):
         slow = slow_kernel(rng, pair.kernel_source, pair.slower)
         if slow is not None:
             yield pair.model_copy(update={"earlier_source": slow})
 
 
-def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0) -> Iterator[ModulePair]:
+def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0, *, with_slower: bool = False) -> Iterator[ModulePair]:
     """Yield pairs of all families, `share` of them long chains where their operators are left."""
     share = share if long_chains.can_draw(unseen) else 0.0
     families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
@@ -161,6 +163,8 @@ def _drawn(rng: Draw, unseen: frozenset[str], share: float = 0.0) -> Iterator[Mo
     while True:
         family = long_chains.FAMILY if share and rng.chance(share) else None
         pair = (family or rng.choices([family for family, _ in families], weights)[0]).draw(rng, unseen)
+        if not with_slower:  # to write names into texts takes most of the time
+            pair = pair.model_copy(update={"slower": ()})
         yield with_drawn_names(rng, with_drawn_defaults(rng, pair))
 
 

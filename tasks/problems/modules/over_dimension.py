@@ -16,7 +16,8 @@ _SLOW = 0.12
 
 @dataclass(frozen=True)
 class OverDimension:
-    """An operator along a dimension. In a form `{d}` stands for the dimension and `{k}` for `, keepdim=True`."""
+    """An operator along a dimension. In a form `{d}` stands for the dimension and `{k}` for `, keepdim=True`; lines
+    before its last one are statements."""
 
     name: str
     title: str
@@ -47,7 +48,7 @@ def draw_over_dimension(rng: Draw, family: str, operator: OverDimension) -> Modu
     module = Module(
         title=f"{operator.title} {place if given else f'over dimension {dim}'}",
         inputs=(Input("x", made),),
-        forward=(f"return {form}",),
+        forward=(*form.splitlines()[:-1], f"return {form.splitlines()[-1]}"),
         arguments=(Argument("dim", dim, "int", "The dimension."),) if given else (),
         init=init,
         constants=dimension.shape.constants,

@@ -71,7 +71,7 @@ def drawn_names(rng: Draw, problem: str, texts: Iterable[str]) -> dict[str, str]
     """Return new names by old ones for `RENAMED` of the problems, for others none; no text has one of the new ones."""
     if not rng.chance(RENAMED):
         return {}
-    used, names = {item.string for text in texts for item in _tokens(text)}, dict[str, str]()
+    used, names = {word for text in texts for word in re.findall(r"\w+", text)}, dict[str, str]()
     for old in _names_of(problem):
         if old in names or _STANDARD.fullmatch(old) or not rng.chance(_OFTEN):
             continue

@@ -93,6 +93,7 @@ ADDED_LATER = {
     "rollout.judge",
     "sft.data.mended",
     "sft.data.judged",
+    "sft.data.long_chains",
     "sft.data.optimizations",
     "sft.data.misconceived",
     "sft.data.misconception_probability",

@@ -1,10 +1,12 @@
 """Element-wise steps of a chain, which the kernel of a product or convolution applies to its tile."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.problems.modules.draw import Draw
-from tasks.problems.modules.families.elementwise import draw_chain
+from tasks.problems.modules.expressions import draw_formula
+from tasks.problems.modules.families.elementwise import Written, draw_chain
 from tasks.problems.modules.text import Argument
 
 _PARAMETERS = {
@@ -13,10 +15,21 @@ _PARAMETERS = {
     "parameter_scale": ("*", "scaling by a parameter", ("multiplier", "scale")),
 }
 """Steps with a parameter for each channel: sign, title, and names of the parameter."""
-OPERATORS = (*_PARAMETERS, "doubling", "residual_add", "clamp", "minimum_with_constant")
+_SPECIAL = (*_PARAMETERS, "doubling", "residual_add", "clamp", "minimum_with_constant")
+FORMULA = "formula"
+"""A formula without a name (tasks.problems.modules.expressions)."""
+OPERATORS = (*_SPECIAL, FORMULA)
 """Steps that the family of element-wise functions does not have."""
 _AS_PARAMETER = 0.3
 """Share of the constants that are a parameter of one element."""
+_OF_ALL = 0.12
+"""Share of the parameters that have one element."""
+_AS_FORMULA = 0.25
+"""Share of the functions with a name in whose place a formula stands."""
+_TWICE = 0.12
+"""Share of the functions with a number that come twice, with two numbers."""
+_NOTED = 0.15
+"""Share of the chains whose steps have comments."""
 
 
 @dataclass(frozen=True)
@@ -41,26 +54,21 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     """Return `count` steps.
 
     `channel`: for a product's or convolution's own tile, the kernel's index of a channel, its bound, and the shape of a
-    parameter in the problem; None allows functions of an element alone.
+    parameter in the problem; with None a parameter has one element.
     """
-    special = [name for name in OPERATORS if name not in unseen and (channel or name not in _PARAMETERS)]
+    special = [name for name in _SPECIAL if name not in unseen]
     if "doubling" in unseen and "residual_add" in special:  # the last step of a chain has nothing to add but itself
         special.remove("residual_add")
     chosen = rng.choice(special) if count and special and rng.chance(0.45) else None
     plain = count - (chosen is not None)
-    steps = [
-        Step(
-            written.name,
-            written.title,
-            (f"x = {written.form}",),
-            (f"x = {written.kernel}",),
-            written.arguments,
-            written.init,
-            written.own_init,
-            tuple((argument.name, f"self.{argument.name}") for argument in written.arguments),
-        )
-        for written in (draw_chain(rng, unseen, plain) if plain else [])
-    ]
+    steps, noted = list[Step](), rng.chance(_NOTED)
+    for written in draw_chain(rng, unseen, plain) if plain else []:
+        if FORMULA not in unseen and rng.chance(_AS_FORMULA):
+            steps.append(_formula(rng))
+        elif written.arguments and rng.chance(_TWICE):
+            steps += _twice(rng, written)
+        else:
+            steps.append(_step(written, f"  # {written.title.capitalize()}" if noted else ""))
     if steps and not steps[0].arguments and rng.chance(0.1):  # as `mish` twice in a row
         steps.insert(1, steps[0])
     if chosen:
@@ -72,19 +80,62 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     return steps
 
 
+def _step(written: Written, note: str = "") -> Step:
+    return Step(
+        written.name,
+        written.title,
+        (f"x = {written.form}{note}",),
+        (f"x = {written.kernel}",),
+        written.arguments,
+        written.init,
+        written.own_init,
+        tuple((argument.name, f"self.{argument.name}") for argument in written.arguments),
+    )
+
+
+def _formula(rng: Draw) -> Step:
+    formula = draw_formula(rng)
+    return Step(FORMULA, rng.pick("a formula", "a custom activation"), formula.torch, formula.triton)
+
+
+def _twice(rng: Draw, written: Written) -> list[Step]:
+    """Return the function twice, each with a number of its own, whose names end in `1` and `2`."""
+    found, mark = list[Step](), rng.pick("", "_")
+    for end in (f"{mark}1", f"{mark}2"):
+        step = _step(written)
+        for argument in written.arguments:
+            step = _with_name(step, argument.name, argument.name + end)
+        found.append(step)
+    return found
+
+
+def _with_name(step: Step, old: str, new: str) -> Step:
+    """Return the step with another name of an argument, which its attribute has, too."""
+
+    def named(lines: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(re.sub(rf"(?<!\w){old}\b(?!=)", new, line) for line in lines)
+
+    arguments = tuple(replace(each, name=new) if each.name == old else each for each in step.arguments)
+    extra = tuple((named((name,))[0], named((value,))[0]) for name, value in step.extra)
+    forward, kernel, init, own = (named(lines) for lines in (step.forward, step.kernel, step.init, step.own_init))
+    return Step(step.name, step.title, forward, kernel, arguments, init, own, extra)
+
+
 def _special(rng: Draw, name: str, channel: tuple[str, str, str] | None) -> list[Step]:
     if name == "clamp":
         return [_clamp(rng)]
     if name == "minimum_with_constant":
         return [_minimum(rng)]
-    index, bound, shape = channel or ("", "", "")
     if name in ("doubling", "residual_add"):
         return [Step("doubling", "addition of itself", ("x = x + x",), ("x = x + x",))]
     sign, title, names = _PARAMETERS[name]
     own = rng.choice(names)
+    shape, load = "(1,)", f"tl.load({own}_ptr)"
+    if channel and not rng.chance(_OF_ALL):
+        index, bound, shape = channel
+        load = f"tl.load({own}_ptr + {index}, mask={index} < {bound}, other=0.0)"
     argument = Argument(f"{own}_shape", shape, "tuple", "Shape of the parameter.")
     init = (f"self.{own} = nn.Parameter(torch.randn({own}_shape))",)
-    load = f"tl.load({own}_ptr + {index}, mask={index} < {bound}, other=0.0)"
     return [
         Step(
             name,
@@ -104,16 +155,19 @@ def _clamp(rng: Draw) -> Step:
     if rng.chance(0.4):
         form = rng.pick(f"torch.clamp(x, {low}, {high})", f"torch.clamp(x, min={low}, max={high})")
         return Step("clamp", "clamping", (f"x = {form}",), (f"x = tl.minimum(tl.maximum(x, {low}), {high})",))
-    first, second = rng.pick(("clamp_min", "clamp_max"), ("clamp_min", "clamp_max"), ("min_value", "max_value"))
+    first, second = rng.pick(("clamp_min", "clamp_max"), ("hardtanh_min", "hardtanh_max"), ("min_value", "max_value"))
     forms = (f"torch.clamp(x, self.{first}, self.{second})", f"torch.clamp(x, min=self.{first}, max=self.{second})")
     own = (f"self.{first} = {first}", f"self.{second} = {second}")
+    init = own
+    if rng.chance(0.3):
+        forms, init = ("self.hardtanh(x)",), (f"self.hardtanh = nn.Hardtanh(min_val={first}, max_val={second})",)
     return Step(
         "clamp",
         "clamping",
         (f"x = {rng.choice(forms)}",),
         (f"x = tl.minimum(tl.maximum(x, {first}), {second})",),
         (Argument(first, low, "float", "Lower bound."), Argument(second, high, "float", "Upper bound.")),
-        own,
+        init,
         own,
         ((first, f"self.{first}"), (second, f"self.{second}")),
     )

@@ -32,11 +32,11 @@ _BUILTINS = ("max", "sum")
 """Tails whose function would hide one of Python's."""
 
 
-def tail_on(rng: Draw, base: Base, name: str) -> Tail:
+def tail_on(rng: Draw, base: Base, name: str, *, is_last: bool = False) -> Tail:
     """Return the tail of this name on the first operator's output."""
     if base.layer is None:
-        return row_tail(rng, name, base.shape[2], base.arguments[1].name)
-    return map_tail(rng, name, base.layer.rank, base.layer.out_channels)
+        return row_tail(rng, name, base.shape[2], base.arguments[1].name, is_last=is_last)
+    return map_tail(rng, name, base.layer.rank, base.layer.out_channels, is_last=is_last)
 
 
 def module_of(base: Base, steps: list[Step], stages: Sequence[Stage]) -> Module:
@@ -96,7 +96,7 @@ def composed_text(base: Base, steps: list[Step], stages: Sequence[Stage], module
     add(steps)
     for tail, later in stages:
         function, call = _as_function(tail.with_steps())
-        kernels.append(function)
+        kernels += [function] * (function not in kernels)
         forward.append(f"x = {call}")
         add(later)
     return kernel_text(kernels, module, [*forward, "return x"], _own_init(base, steps, stages))

@@ -44,7 +44,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     if has_tail:
         name = rng.choice(tails)
         later = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), channel_after(base, name))
-        stages.append((tail_on(rng, base, name), [renamed(step) for step in later]))
+        stages.append((tail_on(rng, base, name, is_last=True), [renamed(step) for step in later]))
     names = [argument.name for step in (*steps, *(stages[0][1] if stages else ())) for argument in step.arguments]
     if len(set(names)) < len(names):
         return None

@@ -26,6 +26,8 @@ class Unary:
     """The layer of torch.nn that computes it."""
     grows: bool = False
     """Its results are too large for a chain."""
+    default: str = ""
+    """Value of the parameter where the layer, or the function of torch.nn.functional, is given none."""
 
     @property
     def title(self) -> str:
@@ -108,6 +110,7 @@ UNARY = (
         "negative_slope",
         ("0.01", "0.02", "0.1", "0.2"),
         "nn.LeakyReLU({p})",
+        default="0.01",
     ),
     Unary(
         "elu",
@@ -116,6 +119,7 @@ UNARY = (
         "alpha",
         ("0.5", "1.0", "1.5"),
         "nn.ELU(alpha={p})",
+        default="1.0",
     ),
     Unary(
         "celu",
@@ -124,6 +128,7 @@ UNARY = (
         "alpha",
         ("0.5", "1.0", "2.0"),
         "nn.CELU(alpha={p})",
+        default="1.0",
     ),
     Unary(
         "threshold",
@@ -146,6 +151,7 @@ UNARY = (
         "lambd",
         ("0.25", "0.5"),
         "nn.Hardshrink({p})",
+        default="0.5",
     ),
     Unary(
         "softshrink",
@@ -154,6 +160,7 @@ UNARY = (
         "lambd",
         ("0.25", "0.5"),
         "nn.Softshrink({p})",
+        default="0.5",
     ),
     Unary("scale", ("x * {p}", "{p} * x"), "x * {p}", "scaling_factor", ("0.5", "2.0", "3.0")),
     Unary("shift", ("x + {p}",), "x + {p}", "offset", ("0.5", "1.0", "0.1")),
@@ -198,6 +205,12 @@ def write_unary(rng: Draw, unary: Unary, attribute: str = "act") -> Written:
         form = f"self.{attribute}(x)" if made else rng.choice(unary.forms)
         init = (f"self.{attribute} = {unary.layer}",) if made else ()
         return Written(unary.name, unary.title, form, unary.kernel, init=init)
+    if unary.default and rng.chance(0.25):
+        layer = unary.layer.split("(")[0] + "()"
+        form, init = f"self.{attribute}(x)", (f"self.{attribute} = {layer}",)
+        if not made:
+            form, init = f"F.{unary.name}(x)", ()
+        return Written(unary.name, unary.title, form, unary.kernel.format(p=unary.default), init=init)
     value = rng.choice(unary.values)
     if rng.chance(0.35):
         return Written(unary.name, unary.title, rng.choice(unary.forms).format(p=value), unary.kernel.format(p=value))

@@ -4,8 +4,9 @@ The kernels are longer than those of `chains`, and most of them are composed.
 """
 
 import re
+from dataclasses import replace
 
-from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAILS
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAILS, Tail
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, renamed
@@ -30,6 +31,10 @@ _POOLS = ("max_pool", "average_pool")
 _CHANNEL_REDUCTIONS = ("softmax", "logsumexp", "max", "min_reduction", "mean")
 _TWO = 0.5
 """Share of the chains that have two."""
+_POOLED_TWICE = 0.2
+"""Share of the poolings with room for another one that come twice."""
+_ONE_LAYER = 0.4
+"""Share of the poolings that come twice whose layer is one."""
 _LEAST_FOR_TWO_POOLS = 9
 """Smallest size of a dimension that two windows of three leave something of."""
 
@@ -60,7 +65,8 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     module = module_of(base, steps, stages)
     if has_one_name_twice(module, stages):
         return None
-    style, write = ("composed", composed_text) if rng.chance(COMPOSED) else ("plain", plain_text)
+    is_composed = rng.chance(COMPOSED) or len({tail.kernel for tail, _ in stages}) < len(stages)
+    style, write = ("composed", composed_text) if is_composed else ("plain", plain_text)
     return ModulePair(
         family=FAMILY.name,
         operator=operator_of(base, steps, stages),
@@ -76,7 +82,11 @@ def draw_parts(rng: Draw, unseen: frozenset[str]) -> tuple[Base, list[Step], lis
     base = draw_base(rng, _and_bases_alone(unseen))
     names = _draw_tails(rng, unseen, base)
     steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
-    return base, steps, [_stage(rng, unseen, base, names, place) for place in range(len(names))]
+    stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]
+    if len(set(names)) < len(names):
+        tails = _twice(rng, stages[0][0])
+        stages = [(tail, later) for tail, (_, later) in zip(tails, stages, strict=True)]
+    return base, steps, stages
 
 
 def _draw_tails(rng: Draw, unseen: frozenset[str], base: Base) -> list[str]:
@@ -86,6 +96,8 @@ def _draw_tails(rng: Draw, unseen: frozenset[str], base: Base) -> list[str]:
     known = [(name, weight) for name, weight in weighted if name not in unseen]
     first = rng.choices([name for name, _ in known], [weight for _, weight in known])[0]
     following = rng.unless(_following(first, base) if is_map else _following_in_rows(first), unseen, str)
+    if first in _POOLS and first in following and rng.chance(_POOLED_TWICE):
+        return [first, first]
     return [first, rng.choice(following)] if following and rng.chance(_TWO) else [first]
 
 
@@ -120,12 +132,28 @@ def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], plac
     name, is_last = names[place], place == len(names) - 1
     drawn = draw_steps(rng, unseen, rng.pick(0, 1, 1, 2) if is_last else rng.pick(0, 0, 1), channel_after(base, name))
     later = [renamed(step, "last_act" if is_last else "second_act") for step in drawn]
-    return tail_on(rng, base, name), later
+    return tail_on(rng, base, name, is_last=is_last), later
+
+
+def _twice(rng: Draw, tail: Tail) -> tuple[Tail, Tail]:
+    """Return a pooling two times: one layer that is called twice, or two layers with equal settings."""
+    if rng.chance(_ONE_LAYER):
+        return tail, replace(tail, arguments=(), init=(), own_init=())
+    attribute = tail.form.removesuffix("(x)")
+
+    def numbered(number: int) -> Tail:
+        init, host = (
+            tuple(re.sub(rf"{attribute}\b", f"{attribute}{number}", line) for line in lines)
+            for lines in (tail.init, tail.host)
+        )
+        return replace(tail, form=f"{attribute}{number}(x)", init=init, own_init=init, host=host)
+
+    return numbered(1), replace(numbered(2), arguments=())
 
 
 def has_one_name_twice(module: Module, stages: list[Stage]) -> bool:
     """Return True if two arguments, attributes or kernels have one name."""
-    kernels = [re.split(r"[ (]", tail.kernel)[1] for tail, _ in stages]
+    kernels = [re.split(r"[ (]", kernel)[1] for kernel in {tail.kernel for tail, _ in stages}]
     attributes = [match[1] for line in module.init if (match := re.match(r"self\.(\w+) =", line))]
     found = ([argument.name for argument in module.arguments], attributes, kernels)
     return any(len(set(names)) < len(names) for names in found)

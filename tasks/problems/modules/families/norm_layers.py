@@ -1,7 +1,8 @@
 """Layers that normalise: layer, group, instance and batch norm, and RMS norm with weights.
 
-A program has one group of neighbours in memory: in one block where it fits, otherwise in a loop that is run twice.
-Batch norm begins with a launch for partial sums. Slower: the loop with small blocks, or far too many warps for a group.
+A program has one group of neighbours in memory. A group of one dimension is in one block where it fits; otherwise, and
+for a group of several dimensions, whatever their sizes, a loop is run twice. Batch norm begins with a launch for
+partial sums. Slower: the loop with small blocks, or far too many warps for a group.
 """
 
 import math
@@ -51,16 +52,18 @@ class _Groups:
     bias: bool = True
     block: int = 0
     """Elements of a group at a time; 0: all where they fit."""
+    several: bool = False
+    """The group has several dimensions: one text serves all of their sizes."""
 
     @property
     def fits(self) -> bool:
-        return not self.block and self.size <= _LARGEST
+        return not self.block and not self.several and self.size <= _LARGEST
 
     def written(self, kernel_of: "Callable[[_Groups], str]") -> tuple[str, tuple[str, ...]]:
         """Return the kernel, and slower ones; `kernel_of`: writes it for this way to a group or another one."""
         kernel = kernel_of(self)
         if self.size < _SHORTEST:
-            return kernel, (with_warps(kernel, 32),)
+            return kernel, (with_warps(kernel, 32),) if self.fits else ()
         return kernel, (kernel_of(replace(self, block=_SMALL_BLOCK)),)
 
     @property
@@ -140,7 +143,7 @@ def _layer_norm(rng: Draw) -> _Written:
     attribute = rng.pick("ln", "norm", "layer_norm")
     layer = rng.pick("nn.LayerNorm(normalized_shape)", "nn.LayerNorm(normalized_shape=normalized_shape)")
     module = _layer("Layer Normalization", rng, shape, attribute, layer, (argument,))
-    groups = _Groups(math.prod(sizes), channel="cols")
+    groups = _Groups(math.prod(sizes), channel="cols", several=covered > 1)
     ln = f"self.{attribute}"
 
     def kernel_of(groups: _Groups) -> str:
@@ -168,6 +171,7 @@ def _group_norm(rng: Draw) -> _Written:
         shape.elements // (shape.sizes[0] * count),
         ", spatial, per_group, G",
         "(g % G) * per_group + cols // spatial",
+        several=True,
     )
     gn = f"self.{attribute}"
     host = ["x = x.contiguous()", "out = torch.empty_like(x)", f"B, C, G = x.shape[0], x.shape[1], {gn}.num_groups"]
@@ -189,7 +193,8 @@ def _instance_norm(rng: Draw) -> _Written:
     argument = Argument("num_features", shape.names[1], "int", "Number of channels.")
     module = _layer("Instance Normalization", rng, shape, attribute, f"{layer}({given})", (argument,))
     size = shape.elements // (shape.sizes[0] * shape.sizes[1])
-    groups = _Groups(size, ", C", "g % C") if affine else _Groups(size)
+    several = shape.rank > 3
+    groups = _Groups(size, ", C", "g % C", several=several) if affine else _Groups(size, several=several)
     norm = f"self.{attribute}"
     host = [
         "x = x.contiguous()",

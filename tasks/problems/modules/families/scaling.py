@@ -38,6 +38,7 @@ OPERATORS = (
         "an L2 normalization",
         (
             "x / torch.norm(x, p=2, dim={d}, keepdim=True)",
+            "norm = torch.norm(x, p=2, dim={d}, keepdim=True)\nx / norm",
             "x / x.norm(dim={d}, keepdim=True)",
             "F.normalize(x, dim={d})",
             "F.normalize(x, p=2, dim={d})",
@@ -50,19 +51,28 @@ OPERATORS = (
         (
             "x / torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)",
             "x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)",
+            "rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx / rms",
+            "square = x.pow(2).mean(dim={d}, keepdim=True)\nx * torch.rsqrt(square + 1e-5)",
         ),
         _by_sum("v * v", "v * tl.rsqrt(s / R + 1e-5)"),
     ),
     OverDimension(
         "mean_subtraction",
         "a subtraction of the mean",
-        ("x - x.mean(dim={d}, keepdim=True)", "x - torch.mean(x, dim={d}, keepdim=True)"),
+        (
+            "x - x.mean(dim={d}, keepdim=True)",
+            "x - torch.mean(x, dim={d}, keepdim=True)",
+            "mean = torch.mean(x, dim={d}, keepdim=True)\nx - mean",
+        ),
         _by_sum("v", "v - s / R"),
     ),
     OverDimension(
         "max_scaling",
         "a division by the largest magnitude",
-        ("x / (torch.amax(torch.abs(x), dim={d}, keepdim=True) + 1e-6)",),
+        (
+            "x / (torch.amax(torch.abs(x), dim={d}, keepdim=True) + 1e-6)",
+            "largest = torch.amax(torch.abs(x), dim={d}, keepdim=True)\nx / (largest + 1e-6)",
+        ),
         _BY_MAGNITUDE,
     ),
     OverDimension(
@@ -71,6 +81,9 @@ OPERATORS = (
         (
             "(x - x.mean(dim={d}, keepdim=True)) / torch.sqrt(x.var(dim={d}, keepdim=True, unbiased=False) + 1e-5)",
             "(x - x.mean(dim={d}, keepdim=True)) * torch.rsqrt(x.var(dim={d}, keepdim=True, unbiased=False) + 1e-5)",
+            "mean = x.mean(dim={d}, keepdim=True)\n"
+            "var = x.var(dim={d}, keepdim=True, unbiased=False)\n"
+            "(x - mean) / torch.sqrt(var + 1e-5)",
         ),
         _by_spread("(v - mean) * tl.rsqrt(var + 1e-5)"),
     ),

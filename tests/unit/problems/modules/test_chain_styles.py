@@ -68,3 +68,37 @@ def test_both_styles_are_drawn_and_long_chains_are_mostly_composed():
         for module in (chains, long_chains)
     ]
     assert 0.3 < shares[0] < 0.75 < shares[1] < 0.95
+
+
+def long_problems(count: int = 800) -> list[ModulePair]:
+    rng = Draw("long")
+    return [long_chains.draw(rng, frozenset()) for _ in range(count)]
+
+
+def test_a_pooling_may_come_twice_by_one_layer_or_by_two():
+    twice = [
+        pair for pair in long_problems() if {pair.operators.count(f"{kind}_pool") for kind in ("max", "average")} & {2}
+    ]
+    layers = [len(re.findall(r"= nn\.(?:Max|Avg)Pool", pair.problem_source)) for pair in twice]
+    assert set(layers) == {1, 2}
+    for pair, count in zip(twice, layers, strict=True):
+        assert len(re.findall(r"def \w*pool\w*\(x, layer\)", pair.kernel_source)) == 1
+        assert len(re.findall(r"= nn\.(?:Max|Avg)Pool", pair.kernel_source)) == count
+
+
+def test_the_last_reduction_may_leave_its_dimension_out_or_be_over_another_one():
+    forms = [
+        re.findall(r"torch\.(?:max|amax|min|amin|mean|logsumexp)\(x, dim=(\d)(, keepdim=True)?\)", pair.problem_source)
+        for pair in long_problems()
+    ]
+    found = {form for each in forms for form in each}
+    assert {("1", ""), ("1", ", keepdim=True"), ("2", ""), ("2", ", keepdim=True")} <= found
+    assert all(kept for each in forms for _, kept in each[:-1])  # what follows needs the dimension
+
+
+def test_steps_have_comments_numbers_come_twice_and_layers_have_their_defaults():
+    sources = "".join(pair.problem_source for pair in long_problems())
+    assert re.search(r"x = [^\n]+  # [A-Z]", sources)
+    assert re.search(r"self\.(\w+)_1\b", sources)
+    assert "nn.LeakyReLU()" in sources
+    assert re.search(r"nn\.Hardtanh\(min_val=\w+, max_val=\w+\)", sources)

@@ -3,12 +3,14 @@
 Both are written from one `Module`, so that the constructor and the arguments of `forward` agree.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw
 
 _HEAD = "import torch\nimport torch.nn as nn\n"
+_INPUT = "Input tensor."
 _KERNEL_HEAD = _HEAD + "import triton\nimport triton.language as tl\n"
 
 
@@ -33,7 +35,7 @@ class Input:
     made: str
     """Expression of its value, of the module's constants."""
     kind: str = "torch.Tensor"
-    meaning: str = "Input tensor."
+    meaning: str = _INPUT
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def kernel_text(kernels: Sequence[str], module: Module, host: Sequence[str], ini
 
 def _sentence(rng: Draw, title: str) -> str:
     forms = ["Simple model that computes {}.", "A model that computes {}.", "Computes {}.", "Model computing {}."]
+    forms += ["Applies {} to its input.", "Simple model for {}."]
     if title.startswith("a"):
         forms += ["Simple model that performs {}.", "Performs {}."]
     return rng.choice(forms).format(title)
@@ -108,10 +111,20 @@ def _forward(rng: Draw, module: Module, typed: bool) -> str:
     names = [f"{item.name}: {item.kind}" if typed else item.name for item in module.inputs]
     text = f"    def forward({', '.join(['self', *names])}){' -> torch.Tensor' if typed else ''}:\n"
     if rng.chance(0.5):
-        described = "".join(f"            {item.name} ({item.kind}): {item.meaning}\n" for item in module.inputs)
-        text += f'        """\n        Computes {module.title}.\n\n        Args:\n{described}\n'
-        text += '        Returns:\n            torch.Tensor: Output tensor.\n        """\n'
+        described = "".join(f"            {item.name} ({item.kind}): {_meaning(rng, item)}\n" for item in module.inputs)
+        sentence = rng.pick("Computes {}.", "Computes {}.", "Applies {} to the input tensor.", "Performs {}.")
+        text += f'        """\n        {sentence.format(module.title)}\n\n        Args:\n{described}\n'
+        result = rng.pick("Output tensor", "Output tensor", "The result", f"Output tensor after {module.title}")
+        text += f'        Returns:\n            torch.Tensor: {result}.\n        """\n'
     return text + _block(_shortened(rng, module.forward), 8)
+
+
+def _meaning(rng: Draw, item: Input) -> str:
+    """Return what the docstring says of an input; of one without words of its own perhaps the shape."""
+    shape = re.fullmatch(r"torch\.randn?\(([\w, ]+)\)", item.made)
+    if item.meaning != _INPUT or rng.chance(0.5):
+        return item.meaning
+    return f"Input tensor of shape ({shape[1]})." if shape and rng.chance(0.6) else "Input tensor of any shape."
 
 
 def _shortened(rng: Draw, forward: Sequence[str]) -> Sequence[str]:

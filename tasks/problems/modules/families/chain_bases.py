@@ -40,6 +40,13 @@ class Base:
     shape: tuple[int, int, int]
     """M, K and N of a linear layer."""
 
+    @property
+    def output_shape(self) -> str:
+        """Sizes of the output, in the problem's constants where they have names."""
+        if self.layer is None:
+            return f"batch_size, {self.arguments[1].name}"
+        return ", ".join(["batch_size", "out_channels", *map(str, self.layer.out_size)])
+
 
 def draw_base(rng: Draw, unseen: frozenset[str]) -> Base:
     """Return a first operator that is not unseen."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.expressions import draw_formula
 from tasks.problems.modules.families.elementwise import Written, draw_chain
-from tasks.problems.modules.text import Argument
+from tasks.problems.modules.text import Argument, Input
 
 _PARAMETERS = {
     "bias_add": ("+", "a bias addition", ("bias", "bias", "extra_bias")),
@@ -18,7 +18,12 @@ _PARAMETERS = {
 _SPECIAL = (*_PARAMETERS, "doubling", "residual_add", "clamp", "minimum_with_constant")
 FORMULA = "formula"
 """A formula without a name (tasks.problems.modules.expressions)."""
-OPERATORS = (*_SPECIAL, FORMULA)
+_OF_INPUT = {
+    "input_addition": ("+", "an addition of a second input"),
+    "input_product": ("*", "a product with a second input"),
+}
+"""Steps with a second input of the same shape: sign, and title."""
+OPERATORS = (*_SPECIAL, FORMULA, *_OF_INPUT)
 """Steps that the family of element-wise functions does not have."""
 _AS_PARAMETER = 0.3
 """Share of the constants that are a parameter of one element."""
@@ -28,6 +33,8 @@ _AS_FORMULA = 0.25
 """Share of the functions with a name in whose place a formula stands."""
 _TWICE = 0.12
 """Share of the functions with a number that come twice, with two numbers."""
+_WITH_INPUT = 0.06
+"""Share of the chains with a second input."""
 _NOTED = 0.15
 """Share of the chains whose steps have comments."""
 
@@ -48,6 +55,23 @@ class Step:
     """Statements of ModelNew's constructor."""
     extra: tuple[tuple[str, str], ...] = ()
     """Further arguments of the kernel, and their values in ModelNew."""
+    given: Input | None = None
+    """A further input of `forward`, which a kernel of its own for the steps can read."""
+
+
+def with_input(rng: Draw, unseen: frozenset[str], steps: list[Step], shape: str) -> list[Step]:
+    """Return the steps, in `_WITH_INPUT` of the cases with one more that takes a second input of this shape."""
+    names = rng.unless(list(_OF_INPUT), unseen, str)
+    if not names or not rng.chance(_WITH_INPUT):
+        return steps
+    name, own = rng.choice(names), rng.pick("y", "second", "add_input", "skip")
+    sign, title = _OF_INPUT[name]
+    load = f"tl.load({own}_ptr + i, mask=mask, other=0.0)"
+    place, given = rng.randint(0, len(steps)), Input(own, f"torch.randn({shape})")
+    step = Step(
+        name, title, (f"x = x {sign} {own}",), (f"x = x {sign} {load}",), extra=((f"{own}_ptr", own),), given=given
+    )
+    return [*steps[:place], step, *steps[place:]]
 
 
 def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str, str, str] | None) -> list[Step]:
@@ -113,7 +137,7 @@ def _with_name(step: Step, old: str, new: str) -> Step:
     """Return the step with another name of an argument, which its attribute has, too."""
 
     def named(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(re.sub(rf"(?<!\w){old}\b(?!=)", new, line) for line in lines)
+        return tuple(re.sub(rf"(?<!\w)(?<!F\.){old}\b(?!=)", new, line) for line in lines)
 
     arguments = tuple(replace(each, name=new) if each.name == old else each for each in step.arguments)
     extra = tuple((named((name,))[0], named((value,))[0]) for name, value in step.extra)

@@ -26,7 +26,7 @@ def apply(kernel, x, *values):
     return out
 """
 """The host function of all element-wise kernels."""
-_OF_A_CHANNEL = re.compile(r"tl\.load\((\w+) \+ \w+, mask=[^\n]*?, other=0\.0\)")
+_OF_A_CHANNEL = re.compile(r"tl\.load\((\w+) \+ (?!i,)\w+, mask=[^\n]*?, other=0\.0\)")
 _STEP_KERNELS = ("steps_kernel", "later_steps_kernel", "last_steps_kernel")
 _BUILTINS = ("max", "sum")
 """Tails whose function would hide one of Python's."""
@@ -59,7 +59,8 @@ def module_of(base: Base, steps: list[Step], stages: Sequence[Stage]) -> Module:
         init.extend(tail.init)
         add(later)
     title = f"{', '.join(titles[:-1])} and {titles[-1]}"
-    return Module(title, (base.input,), (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
+    inputs = (base.input, *(step.given for step in steps if step.given is not None))
+    return Module(title, inputs, (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
 
 
 def plain_text(base: Base, steps: list[Step], stages: Sequence[Stage], module: Module) -> str:

@@ -6,7 +6,7 @@ The two styles are those of `chain_texts`. Slower than the plain one: the compos
 from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.chain_bases import WEIGHTS, channel_after, draw_base, renamed
-from tasks.problems.modules.families.chain_steps import OPERATORS, draw_steps
+from tasks.problems.modules.families.chain_steps import OPERATORS, draw_steps, with_input
 from tasks.problems.modules.families.chain_texts import (
     Stage,
     composed_text,
@@ -39,7 +39,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     tails = rng.unless(ROW_TAILS if base.layer is None else MAP_TAILS, unseen, str)
     has_tail = bool(tails) and rng.chance(0.5)
     count = rng.pick(0, 1, 1, 2) if has_tail else rng.pick(1, 1, 2, 2, 3, 4)
-    steps = draw_steps(rng, unseen, count, base.channel)
+    steps = with_input(rng, unseen, draw_steps(rng, unseen, count, base.channel), base.output_shape)
     stages = list[Stage]()
     if has_tail:
         name = rng.choice(tails)
@@ -50,7 +50,8 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
         return None
     module = module_of(base, steps, stages)
     plain, composed = (write(base, steps, stages, module) for write in (plain_text, composed_text))
-    is_composed = rng.chance(COMPOSED)
+    has_input = len(module.inputs) > 1
+    is_composed = rng.chance(COMPOSED) or has_input
     return ModulePair(
         family=FAMILY.name,
         operator=operator_of(base, steps, stages),

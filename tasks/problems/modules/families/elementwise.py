@@ -243,7 +243,9 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     shape = rng.shape()
     forms = [written.form for written in chain]
     module = Module(
-        title=" followed by ".join(written.title for written in chain),
+        title=" followed by ".join(written.title for written in chain)
+        if len(chain) > 1
+        else _named(rng, chain[0].title),
         inputs=(Input("x", shape.made()),),
         forward=(f"return {forms[0]}",) if len(forms) == 1 else (*(f"x = {form}" for form in forms), "return x"),
         arguments=tuple(argument for written in chain for argument in written.arguments),
@@ -263,6 +265,12 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
         earlier_source=unfused if slow else None,
         slower=(unfused,) if len(chain) > 1 else (),
     )
+
+
+def _named(rng: Draw, title: str) -> str:
+    """Return one function as docstrings call it: `sigmoid`, `a Sigmoid activation`, `SIGMOID activation`."""
+    name = rng.pick(title, title.capitalize(), title.upper())
+    return rng.pick(title, title, f"a {name} activation", f"{name} activation")
 
 
 def _kernel(name: str, steps: list[Written]) -> str:

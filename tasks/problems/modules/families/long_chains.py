@@ -10,7 +10,7 @@ from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, SAMPLE_TAIL
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains
 from tasks.problems.modules.families.chain_bases import WEIGHTS, Base, channel_after, draw_base, renamed
-from tasks.problems.modules.families.chain_steps import Step, draw_steps
+from tasks.problems.modules.families.chain_steps import Step, draw_steps, with_input
 from tasks.problems.modules.families.chain_texts import (
     Stage,
     composed_text,
@@ -65,7 +65,8 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
     module = module_of(base, steps, stages)
     if has_one_name_twice(module, stages):
         return None
-    is_composed = rng.chance(COMPOSED) or len({tail.kernel for tail, _ in stages}) < len(stages)
+    is_once = len(module.inputs) == 1 and len({tail.kernel for tail, _ in stages}) == len(stages)
+    is_composed = rng.chance(COMPOSED) or not is_once
     style, write = ("composed", composed_text) if is_composed else ("plain", plain_text)
     return ModulePair(
         family=FAMILY.name,
@@ -82,6 +83,7 @@ def draw_parts(rng: Draw, unseen: frozenset[str]) -> tuple[Base, list[Step], lis
     base = draw_base(rng, _and_bases_alone(unseen))
     names = _draw_tails(rng, unseen, base)
     steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
+    steps = with_input(rng, unseen, steps, base.output_shape)
     stages = [_stage(rng, unseen, base, names, place) for place in range(len(names))]
     if len(set(names)) < len(names):
         tails = _twice(rng, stages[0][0])

@@ -56,7 +56,7 @@ def test_a_composed_chain_has_the_texts_of_single_layers():
 
 def test_forward_of_a_composed_chain_is_a_list_of_calls():
     for pair in composed():
-        forward = pair.kernel_source.split("def forward(self, x):\n")[1].strip().splitlines()
+        forward = re.split(r"def forward\(self, x(?:, \w+)?\):\n", pair.kernel_source)[1].strip().splitlines()
         assert all(re.fullmatch(r" *x = \w+\((\w+, )?x(, [\w.]+)*\)", line) for line in forward[:-1]), forward
         assert forward[-1].strip() == "return x"
 
@@ -102,3 +102,13 @@ def test_steps_have_comments_numbers_come_twice_and_layers_have_their_defaults()
     assert re.search(r"self\.(\w+)_1\b", sources)
     assert "nn.LeakyReLU()" in sources
     assert re.search(r"nn\.Hardtanh\(min_val=\w+, max_val=\w+\)", sources)
+
+
+def test_a_second_input_is_read_by_a_kernel_of_the_steps():
+    pairs = [pair for pair in long_problems() if any(name.startswith("input_") for name in pair.operators)]
+    assert len(pairs) > 20
+    for pair in pairs:
+        name = re.search(r"def forward\(self, x(?:: torch\.Tensor)?, (\w+)", pair.problem_source)
+        assert name
+        assert f"tl.load({name[1]} + i, mask=mask" in pair.kernel_source
+        assert re.search(rf"apply\(\w+, x, .*\b{name[1]}\b", pair.kernel_source)

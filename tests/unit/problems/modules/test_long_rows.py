@@ -85,7 +85,7 @@ def test_large_groups_of_a_layer_norm_are_read_in_a_loop():
 @pytest.mark.parametrize("family", [convolutions.FAMILY, transposed.FAMILY], ids=lambda family: family.name)
 def test_settings_of_a_convolution_may_have_a_default_for_each_dimension(family: Family):
     shares, typed, passed = [], set(), set()
-    for pair in drawn(family, 150):
+    for pair in drawn(family, 400):
         defaults = defaults_of(pair.problem_source)
         assert defaults_of(pair.kernel_source) == defaults
         settings = {name: value for name, value in defaults.items() if name not in ("groups", "bias")}

@@ -219,7 +219,7 @@ def _channel_reduction(rng: Draw, name: str, *, kept: bool) -> Tail:
 
 def _spatial_reduction(rng: Draw, name: str) -> Tail:
     """Return a reduction over the first spatial dimension; of a later one the launch would have too many rows."""
-    kept = rng.chance(_LEFT_OUT)
+    kept = not rng.chance(_LEFT_OUT)
     sizes = "N, C, S = x.shape[:2].numel(), x.shape[2], x.shape[3:].numel()"
     host = _strided_host(name, sizes, f"(*x.shape[:2], {'1, ' if kept else ''}*x.shape[3:])")
     return replace(_over_dim(rng, name, 2, kept=kept), kernel=_strided_kernel(name), host=host)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw
 
+FORMULA = "formula"
+"""Name of the operator, as `problems.unseen` knows it."""
 _OF_ONE = (
     (("torch.tanh({0})", "({0}).tanh()"), "(2.0 * tl.sigmoid(2.0 * ({0})) - 1.0)"),
     (("torch.sigmoid({0})", "({0}).sigmoid()"), "tl.sigmoid({0})"),

@@ -1,12 +1,12 @@
 """Element-wise steps of a chain, which the kernel of a product or convolution applies to its tile."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.problems.modules.draw import Draw
-from tasks.problems.modules.expressions import draw_formula
-from tasks.problems.modules.families.elementwise import Written, draw_chain
+from tasks.problems.modules.expressions import FORMULA, draw_formula
+from tasks.problems.modules.families.elementwise import UNARY, Written, draw_chain
+from tasks.problems.modules.renaming import renamed
 from tasks.problems.modules.text import Argument, Input
 
 _PARAMETERS = {
@@ -16,8 +16,6 @@ _PARAMETERS = {
 }
 """Steps with a parameter for each channel: sign, title, and names of the parameter."""
 _SPECIAL = (*_PARAMETERS, "doubling", "residual_add", "clamp", "minimum_with_constant")
-FORMULA = "formula"
-"""A formula without a name (tasks.problems.modules.expressions)."""
 _OF_INPUT = {
     "input_addition": ("+", "an addition of a second input"),
     "input_product": ("*", "a product with a second input"),
@@ -124,25 +122,28 @@ def _formula(rng: Draw) -> Step:
 
 def _twice(rng: Draw, written: Written) -> list[Step]:
     """Return the function twice, each with a number of its own, whose names end in `1` and `2`."""
-    found, mark = list[Step](), rng.pick("", "_")
-    for end in (f"{mark}1", f"{mark}2"):
-        step = _step(written)
-        for argument in written.arguments:
-            step = _with_name(step, argument.name, argument.name + end)
-        found.append(step)
-    return found
+    (argument,), mark = written.arguments, rng.pick("", "_")
+    values = next(unary.values for unary in UNARY if unary.name == written.name)
+    return [_with_argument(_step(written), f"{argument.name}{mark}{end}", rng.choice(values)) for end in (1, 2)]
 
 
-def _with_name(step: Step, old: str, new: str) -> Step:
-    """Return the step with another name of an argument, which its attribute has, too."""
+def _with_argument(step: Step, name: str, value: str) -> Step:
+    """Return the step with another name of its argument, which its attribute has, too, and another value."""
+    (argument,) = step.arguments
 
-    def named(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(re.sub(rf"(?<!\w)(?<!F\.){old}\b(?!=)", new, line) for line in lines)
+    def named(text: str) -> str:
+        return renamed(text, {argument.name: name})
 
-    arguments = tuple(replace(each, name=new) if each.name == old else each for each in step.arguments)
-    extra = tuple((named((name,))[0], named((value,))[0]) for name, value in step.extra)
-    forward, kernel, init, own = (named(lines) for lines in (step.forward, step.kernel, step.init, step.own_init))
-    return Step(step.name, step.title, forward, kernel, arguments, init, own, extra)
+    return Step(
+        step.name,
+        step.title,
+        tuple(map(named, step.forward)),
+        tuple(map(named, step.kernel)),
+        (replace(argument, name=name, value=value),),
+        tuple(map(named, step.init)),
+        tuple(map(named, step.own_init)),
+        tuple((named(passed), named(given)) for passed, given in step.extra),
+    )
 
 
 def _special(rng: Draw, name: str, channel: tuple[str, str, str] | None) -> list[Step]:

@@ -3,8 +3,7 @@
 import re
 
 from tasks.problems.modules.draw import Draw
-from tasks.problems.modules.expressions import Formula, draw_formula
-from tasks.problems.modules.families.chain_steps import FORMULA
+from tasks.problems.modules.expressions import FORMULA, Formula, draw_formula
 from tasks.problems.modules.over_dimension import OverDimension, draw_over_dimension
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
 from tasks.problems.modules.text import Input, Module, kernel_text, problem_text

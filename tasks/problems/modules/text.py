@@ -11,6 +11,8 @@ from tasks.problems.modules.draw import Draw
 
 _HEAD = "import torch\nimport torch.nn as nn\n"
 _INPUT = "Input tensor."
+_NAMED = 0.1
+"""Share of the problems whose values on the way have names of their own."""
 _KERNEL_HEAD = _HEAD + "import triton\nimport triton.language as tl\n"
 
 
@@ -116,7 +118,8 @@ def _forward(rng: Draw, module: Module, typed: bool) -> str:
         text += f'        """\n        {sentence.format(module.title)}\n\n        Args:\n{described}\n'
         result = rng.pick("Output tensor", "Output tensor", "The result", f"Output tensor after {module.title}")
         text += f'        Returns:\n            torch.Tensor: {result}.\n        """\n'
-    return text + _block(_shortened(rng, module.forward), 8)
+    forward = _with_names(rng, module.forward) if rng.chance(_NAMED) else _shortened(rng, module.forward)
+    return text + _block(forward, 8)
 
 
 def _meaning(rng: Draw, item: Input) -> str:
@@ -125,6 +128,18 @@ def _meaning(rng: Draw, item: Input) -> str:
     if item.meaning != _INPUT or rng.chance(0.5):
         return item.meaning
     return f"Input tensor of shape ({shape[1]})." if shape and rng.chance(0.6) else "Input tensor of any shape."
+
+
+def _with_names(rng: Draw, forward: Sequence[str]) -> Sequence[str]:
+    """Return the statements with a name of its own for each value of `x` but the first."""
+    stem, now, lines = rng.pick("x{}", "h{}", "out{}", "y{}_"), "x", list[str]()
+    for number, line in enumerate(forward, 1):
+        name, is_assigned, value = line.partition(" = ")
+        new = stem.format(number) if is_assigned and name == "x" else now
+        value = re.sub(r"(?<![.\w])x\b", now, value if is_assigned else line)
+        lines.append(f"{new if name == 'x' else name} = {value}" if is_assigned else value)
+        now = new
+    return lines
 
 
 def _shortened(rng: Draw, forward: Sequence[str]) -> Sequence[str]:

@@ -27,7 +27,7 @@ def apply(kernel, x, *values):
 """
 """The host function of all element-wise kernels."""
 _OF_A_CHANNEL = re.compile(r"tl\.load\((\w+) \+ (?!i,)\w+, mask=[^\n]*?, other=0\.0\)")
-_STEP_KERNELS = ("steps_kernel", "later_steps_kernel", "last_steps_kernel")
+_STEP_KERNELS = ("steps_kernel", "later_steps_kernel", "last_steps_kernel", "final_steps_kernel")
 _BUILTINS = ("max", "sum")
 """Tails whose function would hide one of Python's."""
 

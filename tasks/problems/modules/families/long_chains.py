@@ -1,4 +1,4 @@
-"""Long chains of level 2: a linear layer or a convolution, and one or two normalisations, poolings or reductions.
+"""Long chains of level 2: a linear layer or a convolution, and one to three normalisations, poolings or reductions.
 
 The kernels are longer than those of `chains`, and most of them are composed.
 """
@@ -30,7 +30,9 @@ _NORMS = ("group_norm", "layer_norm", "batch_norm", "instance_norm")
 _POOLS = ("max_pool", "average_pool")
 _CHANNEL_REDUCTIONS = ("softmax", "logsumexp", "max", "min_reduction", "mean")
 _TWO = 0.5
-"""Share of the chains that have two."""
+"""Share of the chains that have two or three."""
+_THREE = 0.45
+"""Share of those that have three."""
 _POOLED_TWICE = 0.2
 """Share of the poolings with room for another one that come twice."""
 _ONE_LAYER = 0.4
@@ -79,7 +81,7 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair | None:
 
 
 def draw_parts(rng: Draw, unseen: frozenset[str]) -> tuple[Base, list[Step], list[Stage]]:
-    """Return a first operator, the steps that follow it, and one or two tails."""
+    """Return a first operator, the steps that follow it, and one to three tails."""
     base = draw_base(rng, _and_bases_alone(unseen))
     names = _draw_tails(rng, unseen, base)
     steps = draw_steps(rng, unseen, rng.pick(0, 0, 1, 1, 2), base.channel)
@@ -92,15 +94,24 @@ def draw_parts(rng: Draw, unseen: frozenset[str]) -> tuple[Base, list[Step], lis
 
 
 def _draw_tails(rng: Draw, unseen: frozenset[str], base: Base) -> list[str]:
-    """Return one or two names of tails; the second one suits what the first leaves."""
+    """Return one to three names of tails; each suits what the ones before it leave."""
     is_map = base.layer is not None
     weighted = [(name, 3 if name in _NORMS or name in _POOLS else 1) for name in (MAP_TAILS if is_map else ROW_TAILS)]
     known = [(name, weight) for name, weight in weighted if name not in unseen]
     first = rng.choices([name for name, _ in known], [weight for _, weight in known])[0]
-    following = rng.unless(_following(first, base) if is_map else _following_in_rows(first), unseen, str)
-    if first in _POOLS and first in following and rng.chance(_POOLED_TWICE):
+    names = [first]
+    if first in _POOLS and first in _following(first, base) and rng.chance(_POOLED_TWICE):
         return [first, first]
-    return [first, rng.choice(following)] if following and rng.chance(_TWO) else [first]
+    while len(names) < 3 and rng.chance(_TWO if len(names) == 1 else _THREE):
+        possible = _following(names[-1], base) if is_map else _following_in_rows(names[-1])
+        without = set(names)
+        if "global_average_pool" in names or (len(names) == 2 and not set(_POOLS).isdisjoint(names)):
+            without |= set(_POOLS)  # nothing is left for a window
+        following = rng.unless(possible, unseen | without, str)
+        if not following:
+            break
+        names.append(rng.choice(following))
+    return names
 
 
 def _following(first: str, base: Base) -> list[str]:
@@ -133,8 +144,8 @@ def _stage(rng: Draw, unseen: frozenset[str], base: Base, names: list[str], plac
     """Return a tail with the element-wise steps that follow it."""
     name, is_last = names[place], place == len(names) - 1
     drawn = draw_steps(rng, unseen, rng.pick(0, 1, 1, 2) if is_last else rng.pick(0, 0, 1), channel_after(base, name))
-    later = [renamed(step, "last_act" if is_last else "second_act") for step in drawn]
-    return tail_on(rng, base, name, is_last=is_last), later
+    later = [renamed(step, "last_act" if is_last else ("second_act", "third_act")[place]) for step in drawn]
+    return tail_on(rng, base, name, is_last=is_last and "global_average_pool" not in names[:place]), later
 
 
 def _twice(rng: Draw, tail: Tail) -> tuple[Tail, Tail]:

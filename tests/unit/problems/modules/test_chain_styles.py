@@ -2,9 +2,12 @@
 
 import re
 from collections import defaultdict
+from typing import Any
 
 import pytest
+import torch
 
+from tasks.problems.modules import chain_tails
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import chains, convolutions, long_chains, pooling, transposed_convolutions
 from tasks.problems.modules.pair import Family, ModulePair
@@ -112,3 +115,18 @@ def test_a_second_input_is_read_by_a_kernel_of_the_steps():
         assert name
         assert f"tl.load({name[1]} + i, mask=mask" in pair.kernel_source
         assert re.search(rf"apply\(\w+, x, .*\b{name[1]}\b", pair.kernel_source)
+
+
+def test_some_have_three_tails_and_values_with_names_of_their_own():
+    tails = {*chain_tails.MAP_TAILS, *chain_tails.ROW_TAILS}
+    pairs = long_problems()
+    counts = [sum(name in tails for name in pair.operators) for pair in pairs]
+    assert set(counts) == {1, 2, 3}
+    assert counts.count(3) > 20
+    named = [pair for pair in pairs if re.search(r"return (x|h|out|y)\d+_?\n", pair.problem_source)]
+    assert len(named) > 40
+    for pair in [*named, *pairs[:300]]:
+        space: dict[str, Any] = {}
+        with torch.device("meta"):
+            exec(pair.problem_source, space)
+            space["Model"](*space["get_init_inputs"]())(*space["get_inputs"]())

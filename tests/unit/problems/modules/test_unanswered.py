@@ -15,6 +15,8 @@ NAMED_SIZES = re.compile(
     r"(?m)^(batch_size|rows|cols|M|N|n|dim\w*|size|length|depth|height|width|features|seq_len) = \d\d+"
 )
 
+BATCHES = re.compile(r"(?m)^(batch_size) = \d\d+")
+
 
 def drawn(count: int, seed: int = 0, unseen: frozenset[str] = frozenset()) -> list[Any]:
     return list(islice(stream_unanswered(seed, unseen), count))
@@ -33,7 +35,9 @@ def test_each_is_a_module_with_finite_results() -> None:
     for problem in drawn(150, seed=2):
         check_problem_source(problem.source, problem.name)
         space: dict[str, Any] = {}
-        exec(NAMED_SIZES.sub(r"\1 = 12", problem.source), space)
+        # A second input has the sizes that a convolution leaves, written out.
+        sizes = BATCHES if "torch.randn(batch_size, out_channels, " in problem.source else NAMED_SIZES
+        exec(sizes.sub(r"\1 = 12", problem.source), space)
         torch.manual_seed(0)
         result = space["Model"](*space["get_init_inputs"]())(*space["get_inputs"]())
         assert torch.isfinite(result).all(), problem.source

@@ -55,7 +55,7 @@ class ProblemsConfig(FrozenModel):
     """Operators of the `modules` problems and pairs that training does not have, such as `softsign`, `argmin`. Of
     held-out problems that are drawn too, some have them."""
     long_chains: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
-    """Share of the `modules` problems and of `sft.data.pairs` that are long chains of level 2: a layer with one to three
+    """Share of the `modules` problems and of `sft.data.pairs` that are long chains of level 2: a layer with up to three
     normalisations, poolings or reductions. Their kernels take up to 2,300 tokens: `rollout.sampling.max_new_tokens` of
     2,560 and `sft.max_tokens` of 5,600 suit them."""
     unanswered: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)

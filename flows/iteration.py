@@ -14,6 +14,7 @@ from tasks.agents.task import form_team
 from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import state_for
+from tasks.rollout.focus import focus_for
 from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
 from tasks.tracking.collapse import look_for_collapse
@@ -28,7 +29,7 @@ def collect_trajectories(
     run: Run, problems: ProblemSetRef, policy: CheckpointRef, iteration: int
 ) -> TrajectoryBatchRef:
     """Return the validated training trajectories of one iteration, which this policy writes."""
-    config = run.config
+    config, previous = run.config, run.state.batches.get(iteration - 1)
     raw = roll_out(
         run.workspace,
         policy,
@@ -37,7 +38,8 @@ def collect_trajectories(
         run.rollout_judge,
         iteration=iteration,
         seed=config.seed,
-        curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),
+        curriculum=state_for(config.rollout, problems, previous, policy),
+        focus=focus_for(config.rollout, problems, previous),
         refill=refill_for(
             config.rollout,
             config.update.wanted_groups,

@@ -285,6 +285,9 @@ class RolloutConfig(FrozenModel):
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+    focus: Annotated[float, AddedLater] = Field(default=0.0, ge=0, le=1)
+    """Preference for families of problems whose groups had right and wrong answers in earlier iterations. 0: none; 1:
+    a family that never had one is seldom drawn."""
 
     @field_validator("samples_per_kernel")
     @classmethod
@@ -296,7 +299,7 @@ class RolloutConfig(FrozenModel):
 
     def apart_from_iterations(self, **changes: Any) -> "RolloutConfig":
         """Return the settings of a rollout whose policy is given: what orders the iterations is no part of its key."""
-        return self.model_copy(update={"samples_per_kernel": 1, "staleness": 0, **changes})
+        return self.model_copy(update={"samples_per_kernel": 1, "staleness": 0, "focus": 0.0, **changes})
 
     @property
     def judging_place(self) -> JudgingPlace:

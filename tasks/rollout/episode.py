@@ -80,15 +80,25 @@ class EpisodePlan:
 
 
 def plan_episodes(
-    rows: Sequence[ProblemRow], split: Split, problems: int, samples: int, iteration: int, seed: int, skip: int = 0
+    rows: Sequence[ProblemRow],
+    split: Split,
+    problems: int,
+    samples: int,
+    iteration: int,
+    seed: int,
+    skip: int = 0,
+    weights: Sequence[float] | None = None,
 ) -> list[EpisodePlan]:
     """Return the episodes of an iteration: `samples` of each of `problems` training problems, or of every held-out one.
 
-    Training problems are drawn without replacement, by (seed, iteration) alone; `skip` of them were drawn before.
+    Training problems are drawn without replacement, by (seed, iteration) and `weights` alone, one weight a problem;
+    None: all alike. `skip` of them were drawn before.
     """
     drawn = list(rows)
     if split is Split.TRAIN and problems < len(drawn):
-        order = np.random.default_rng([seed, iteration]).permutation(len(drawn))
+        rng, count = np.random.default_rng([seed, iteration]), len(drawn)
+        shares = None if weights is None else np.asarray(weights) / sum(weights)
+        order = rng.permutation(count) if shares is None else rng.choice(count, count, replace=False, p=shares)
         drawn = [drawn[index] for index in order[skip : skip + problems]]
     return [EpisodePlan(row, iteration, sample, seed) for row in drawn for sample in range(samples)]
 

@@ -6,6 +6,7 @@ from tasks.pipeline.stage import Stage, StageTask, stage_task
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
+from tasks.rollout.focus import FocusState
 from tasks.rollout.refill import Refill
 
 
@@ -25,11 +26,21 @@ def roll_out(
     seed: int,
     curriculum: CurriculumState | None = None,
     refill: Refill | None = None,
+    focus: FocusState | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
-    split = Split.TRAIN
     return _collect(
-        stage, policy, problems, split, config, judge, iteration, seed, curriculum=curriculum, refill=refill
+        stage,
+        policy,
+        problems,
+        Split.TRAIN,
+        config,
+        judge,
+        iteration,
+        seed,
+        curriculum=curriculum,
+        refill=refill,
+        focus=focus,
     )
 
 
@@ -99,6 +110,7 @@ def _collect(
     run_id: str = "",
     curriculum: CurriculumState | None = None,
     refill: Refill | None = None,
+    focus: FocusState | None = None,
 ) -> TrajectoryBatchRef:
     """Have the rollout worker collect the trajectories of a stage. `run_id`: by default the run's."""
     from tasks.rollout.collect import collect_trajectories
@@ -116,6 +128,7 @@ def _collect(
         destination=stage.destination,
         curriculum=curriculum,
         refill=refill,
+        focus=focus,
         kept=stage.work_dir,
     )
     return collect_trajectories(request, stage.progress)

@@ -30,6 +30,8 @@ from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows
 from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, authors_in, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
+from tasks.rollout.focus import MANIFEST_KEY as FOCUS_KEY
+from tasks.rollout.focus import FocusState
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
 from tasks.rollout.kept_episodes import KeptEpisodes, kept_episodes
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
@@ -76,6 +78,8 @@ class RolloutRequest(FrozenModel):
     """Limits of turns and levels; None: no limits."""
     refill: Refill | None = None
     """Further problems if groups have no gradient; None: the first draw only."""
+    focus: FocusState | None = None
+    """Groups of earlier iterations, by family; None: problems are drawn evenly."""
     turn_lines: bool = False
     """Log a line per turn and a summary per trajectory."""
     kept: Path | None = None
@@ -116,9 +120,12 @@ async def _roll_out(
     if curriculum is not None:
         rows, episode = rows_up_to(rows, curriculum.level), capped(episode, curriculum.turns)
 
+    focus = request.focus
+    weights = None if focus is None else focus.weights(rows, config.focus)
+
     def draw(skip: int, problems: int) -> list[EpisodePlan]:
         samples = config.samples_per_problem
-        return plan_episodes(rows, request.split, problems, samples, request.iteration, request.seed, skip)
+        return plan_episodes(rows, request.split, problems, samples, request.iteration, request.seed, skip, weights)
 
     if request.split is Split.TRAIN and not sampling.is_on_policy:
         logger.warning(
@@ -163,6 +170,7 @@ async def _roll_out(
         request.destination,
         {
             "episode": episode.model_dump(mode="json"),
+            **({} if focus is None else {FOCUS_KEY: focus.model_dump(mode="json")}),
             MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
             REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
             "sampling": sampling.model_dump(mode="json"),

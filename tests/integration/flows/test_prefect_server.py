@@ -164,7 +164,9 @@ def test_one_that_dies_is_started_again_and_told_what_it_missed(tmp_path: Path, 
         monkeypatch.setattr(prefect_server_module, "start_server", start_later)
         run_id = working()
         assert seen_while_away == [False]
-        assert notes == ["Prefect's server has died: it is started again, the run goes on"]
+        # A busy machine's server is waited for, which is said, before it is known to have died.
+        told = [note for note in notes if "the machine is busy" not in note]
+        assert told == ["Prefect's server has died: it is started again, the run goes on"]
         assert wait_until_sent(240) == 0
         found = httpx.get(signed(f"{started.api_url}/flow_runs/{run_id}")).json()
         assert found["state"]["type"] == "COMPLETED"

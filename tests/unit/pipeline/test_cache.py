@@ -100,6 +100,7 @@ ADDED_LATER = {
     "rollout.episode.prompt_template",
     "rollout.episode.retry_template",
     "rollout.episode.system_message",
+    "rollout.focus",
     "rollout.openai",
     "sft.compile",
     "sft.data.leave_out",

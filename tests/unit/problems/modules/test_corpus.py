@@ -59,13 +59,13 @@ def test_long_chains_have_the_share_that_is_asked_for():
     assert {problem_of(pair).level for pair in found} == {2}
 
 
-def test_long_chains_reduce_once_or_twice_and_stay_below_their_limit():
+def test_long_chains_reduce_up_to_three_times_and_stay_below_their_limit():
     reducing = {*ROW_TAILS, *MAP_TAILS}
     rng = Draw("long")
     pairs = [long_chains.draw(rng, frozenset()) for _ in range(300)]
     counts = Counter(len(reducing.intersection(pair.operators)) for pair in pairs)
-    assert set(counts) == {1, 2}
-    assert min(counts.values()) > 60  # of those that are drawn with two, more are too long
+    assert set(counts) == {1, 2, 3}
+    assert min(counts[1], counts[2]) > 60  # of those that are drawn with two, more are too long
     assert max(len(pair.kernel_source) for pair in pairs) <= long_chains.LONGEST
     for pair in pairs:
         ast.parse(pair.kernel_source)

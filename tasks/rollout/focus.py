@@ -5,6 +5,7 @@ counts of an iteration are a function of the batch before it, whose manifest hol
 (`metadata.focus`). A run that continues from a checkpoint without its trajectories counts anew.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import polars as pl
@@ -32,6 +33,9 @@ class Played(FrozenModel):
         return (self.useful + 1) / (self.groups + 2)
 
 
+_NONE = Played(groups=0, useful=0)
+
+
 class FocusState(FrozenModel):
     """Groups by family before an iteration."""
 
@@ -39,9 +43,7 @@ class FocusState(FrozenModel):
 
     def weights(self, rows: Sequence[ProblemRow], focus: float) -> list[float]:
         """Return how often each problem is drawn, relative to the others; `focus` 0: all equally."""
-        unknown = Played(groups=0, useful=0).rate
-        rates = [self.families[name].rate if (name := row.problem.family) in self.families else unknown for row in rows]
-        return [1 - focus + focus * rate for rate in rates]
+        return [1 - focus + focus * self.families.get(row.problem.family, _NONE).rate for row in rows]
 
 
 def focus_for(config: RolloutConfig, problems: ProblemSetRef, previous: TrajectoryBatchRef | None) -> FocusState | None:
@@ -51,31 +53,24 @@ def focus_for(config: RolloutConfig, problems: ProblemSetRef, previous: Trajecto
     if previous is None:
         return FocusState()
     before = recorded(previous, MANIFEST_KEY, FocusState, "the groups of earlier iterations") or FocusState()
-    return FocusState(families=_added(before.families, _played(previous, problems)))
+    groups, useful = _played(previous, problems)
+    for family, earlier in before.families.items():
+        groups[family] += earlier.groups
+        useful[family] += earlier.useful
+    return FocusState(families={name: Played(groups=groups[name], useful=useful[name]) for name in sorted(groups)})
 
 
-def _added(before: dict[str, Played], batch: dict[str, Played]) -> dict[str, Played]:
-    none = Played(groups=0, useful=0)
-    both = {name: (before.get(name, none), batch.get(name, none)) for name in sorted({*before, *batch})}
-    return {
-        name: Played(groups=one.groups + two.groups, useful=one.useful + two.useful)
-        for name, (one, two) in both.items()
-    }
-
-
-def _played(batch: TrajectoryBatchRef, problems: ProblemSetRef) -> dict[str, Played]:
-    """Return the groups of one batch by family."""
+def _played(batch: TrajectoryBatchRef, problems: ProblemSetRef) -> tuple[Counter[str], Counter[str]]:
+    """Return the groups of one batch by family, and the useful ones."""
     from tasks.problems.problem_set import read_problems
     from tasks.trajectories.reader import read_trajectories
 
     families = {row.problem.problem_id: row.problem.family for row in read_problems(problems, Split.TRAIN)}
-    groups = (
+    returns = (
         read_trajectories(batch)
         .group_by("group_id")
-        .agg(pl.col("problem_id").first(), (pl.col("return").max() > pl.col("return").min()).alias("useful"))
+        .agg(pl.col("problem_id").first(), pl.col("return").drop_nulls().n_unique())
     )
-    counts: dict[str, Played] = {}
-    for problem_id, useful in groups.select("problem_id", "useful").sort("problem_id").iter_rows():
-        if (family := families.get(problem_id)) is not None:
-            counts = _added(counts, {family: Played(groups=1, useful=int(useful))})
-    return counts
+    played = returns.select("problem_id", "return").iter_rows()
+    known = [(families[problem], values > 1) for problem, values in played if problem in families]
+    return Counter(family for family, _ in known), Counter(family for family, differs in known if differs)

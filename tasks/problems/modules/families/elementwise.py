@@ -3,6 +3,7 @@
 plain: one kernel, a block of elements a program. slow (as an earlier kernel): a kernel for each function of a chain.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw
@@ -275,7 +276,12 @@ def _named(rng: Draw, title: str) -> str:
 
 def _kernel(name: str, steps: list[Written]) -> str:
     parameters = "".join(f", {argument.name}" for step in steps for argument in step.arguments)
-    body = "".join(f"    x = {step.kernel}\n" for step in steps)
+    return kernel_of_elements(name, [f"x = {step.kernel}" for step in steps], parameters)
+
+
+def kernel_of_elements(name: str, statements: Sequence[str], parameters: str = "") -> str:
+    """Return the kernel of statements on `x`, a block of elements; `parameters` begin with a comma."""
+    body = "".join(f"    {statement}\n" for statement in statements)
     return (
         f"def {name}(x_ptr, out_ptr, n{parameters}, BLOCK: tl.constexpr):\n"
         "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"

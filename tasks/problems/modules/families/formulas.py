@@ -4,6 +4,7 @@ import re
 
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.expressions import FORMULA, Formula, draw_formula
+from tasks.problems.modules.families.elementwise import kernel_of_elements
 from tasks.problems.modules.over_dimension import OverDimension, draw_over_dimension
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
 from tasks.problems.modules.text import Input, Module, kernel_text, problem_text
@@ -36,15 +37,8 @@ def _alone(rng: Draw) -> ModulePair:
         forward=(*statements, "return x"),
         constants=shape.constants,
     )
-    lines = "".join(f"    {line}\n" for formula in formulas for line in formula.triton)
     block = rng.pick(1024, 1024, 2048)
-    kernel = (
-        "def formula_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n"
-        "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
-        "    mask = offsets < n\n"
-        "    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)\n"
-        f"{lines}    tl.store(out_ptr + offsets, x, mask=mask)"
-    )
+    kernel = kernel_of_elements("formula_kernel", [line for formula in formulas for line in formula.triton])
     host = ["x = x.contiguous()", "out = torch.empty_like(x)", "n = x.numel()"]
     host += [f"formula_kernel[(triton.cdiv(n, {block}),)](x, out, n, BLOCK={block})", "return out"]
     return ModulePair(

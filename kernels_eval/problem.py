@@ -15,6 +15,7 @@ from pydantic import field_validator
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.syntax import syntax_tree
 from kernels_eval.workloads import workloads_of
 
 _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -59,7 +60,7 @@ def _digest(source: str) -> str:
 def normalise_source(source: str) -> str:
     """Return the source as its syntax tree prints it, without docstrings; stripped if it does not parse."""
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except _UNPARSABLE:
         return source.strip()
     for node in ast.walk(tree):
@@ -74,7 +75,7 @@ def normalise_source(source: str) -> str:
 def parsed(source: str, where: str) -> ast.Module:
     """Return the syntax tree of a source. Raises InputError, naming `where`, if it is not Python."""
     try:
-        return ast.parse(without_mark(source))
+        return syntax_tree(without_mark(source))
     except SyntaxError as error:
         place = f" (line {error.lineno})" if error.lineno else ""
         raise InputError(f"{where}: not Python: {error.msg}{place}") from error
@@ -107,7 +108,7 @@ def split_source(text: str, where: str) -> tuple[str, str]:
 
 def literal_init_inputs(source: str) -> list[Any]:
     """Return what `get_init_inputs` returns if that is a list of constants, read without running anything; else []."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     constants: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign):

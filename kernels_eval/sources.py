@@ -8,10 +8,9 @@ import functools
 import hashlib
 import importlib.util
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-_ATTEMPTS = 20
+from kernels_eval.syntax import syntax_tree
 
 
 def digests_behind(
@@ -77,7 +76,7 @@ def source_of(module: str) -> Path | None:
 @functools.cache
 def _read(path: Path, package: str) -> tuple[str, tuple[str, ...]]:
     """Return the digest of one source file's syntax tree, and the modules that it names."""
-    tree = _tree(path.read_text(encoding="utf-8"))
+    tree = syntax_tree(path.read_text(encoding="utf-8"))
     imported = tuple(sorted(set(_imports(tree, package))))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -109,14 +108,6 @@ def _words(value: object) -> Iterator[str]:
         yield "]"
     else:
         yield f"{value!r} "
-
-
-def _tree(text: str) -> ast.Module:
-    """Return the syntax tree. CPython 3.11 may fail while another thread parses (python/cpython#106905): retried."""
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(SystemError):
-            return ast.parse(text)
-    return ast.parse(text)
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.syntax import syntax_tree
 
 NAME = "WORKLOADS"
 MOST = 16
@@ -39,7 +40,7 @@ def workloads_of(source: str, where: str) -> tuple[Workload, ...]:
     """
     if NAME not in source:
         return ()
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     values = _assigned(tree)
     if NAME not in values:
         return ()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kernels_eval.reference.eager_run import EagerRun, follow
 from kernels_eval.reference.inputs import Shape
 from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.syntax import syntax_tree
 
 MOST_FLOPS, MOST_BYTES = 2e9, 32e6
 """CallWork of one call from which on a problem is cut: matrix products, and bytes that its operators move.
@@ -121,7 +122,7 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
     `full_size`: leading size of the inputs. `shapes`: those of the outputs, where they are known: a recurrent network
     takes seconds to be followed. The result may still be large, if the program allows no more.
     """
-    constants = _constants_of(ast.parse(source), full_size)
+    constants = _constants_of(syntax_tree(source), full_size)
     shapes = _shapes(source) if shapes is None else shapes
     if constants is None or shapes is None:
         return None

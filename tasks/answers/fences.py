@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kernels_eval.syntax import syntax_tree
+
 # All repetitions are bounded: lines are hostile text.
 _OWN_LINE = re.compile(
     r"(?P<before>\s{0,40}(?:>[ \t]?){0,9}[ \t]{0,40}(?:(?:[-*+]|\d{1,3}[.)])[ \t]{1,9})?)"
@@ -144,7 +146,7 @@ def content(lines: Sequence[str], opening: Mark, end: int, last: str = "", *, in
 def parsed(source: str) -> ast.Module | None:
     """Return a text's syntax tree; None if it is no Python."""
     try:
-        return ast.parse(source)
+        return syntax_tree(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

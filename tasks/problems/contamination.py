@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from kernels_eval.problem import normalise_source
+from kernels_eval.syntax import syntax_tree
 
 _INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
 
@@ -24,7 +25,7 @@ def fingerprint_of(source: str) -> str:
     Docstrings, annotations and the functions that give the inputs are left out. What does not parse is only stripped.
     """
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except (SyntaxError, ValueError, RecursionError):
         return source.strip()
     body: list[ast.stmt] = [

@@ -14,6 +14,7 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem, check_problem_source
+from kernels_eval.syntax import syntax_tree
 from tasks.pipeline.json_file import read_json_object
 from tasks.problems.config import Variants
 from tasks.problems.module_folders import level_of
@@ -107,7 +108,7 @@ def problem_source(source: str, init: dict[str, Any], inputs: dict[str, Any], wh
     Raises InputError, naming `where`, if the module lacks one of them or they do not take the arguments.
     """
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{where}: not Python: {type(error).__name__}: {error}") from error
     model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)

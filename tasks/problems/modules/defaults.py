@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernels_eval.syntax import syntax_tree
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import ModulePair
 
@@ -59,7 +60,7 @@ def with_drawn_defaults(rng: Draw, pair: ModulePair) -> ModulePair:
 
 def _possible_defaults(source: str) -> Iterator[Default]:
     """Yield the arguments of a problem's constructor that may have a default, the last one first."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     constants = {
         statement.targets[0].id: statement.value
         for statement in tree.body
@@ -90,11 +91,11 @@ def _initial_values(tree: ast.Module) -> ast.List:
 
 def _without_last_values(source: str, count: int) -> str:
     """Return the problem whose caller passes `count` values fewer, without the constants that served them alone."""
-    kept = _initial_values(ast.parse(source)).elts[:-count]
+    kept = _initial_values(syntax_tree(source)).elts[:-count]
     values = ", ".join(ast.get_source_segment(source, value) or "" for value in kept)
     head, _, _ = source.rpartition("    return [")
     source = f"{head}    return [{values}]\n"
-    callers = [part for part in ast.parse(source).body if not isinstance(part, ast.ClassDef)]
+    callers = [part for part in syntax_tree(source).body if not isinstance(part, ast.ClassDef)]
     names = [node for part in callers for node in ast.walk(part) if isinstance(node, ast.Name)]
     used = {name.id for name in names if isinstance(name.ctx, ast.Load)}
     for name in names:

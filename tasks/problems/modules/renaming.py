@@ -10,6 +10,7 @@ import token
 from collections.abc import Iterable, Iterator
 from tokenize import TokenInfo, generate_tokens
 
+from kernels_eval.syntax import syntax_tree
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import ModulePair
 
@@ -109,7 +110,7 @@ def _drawn_value(rng: Draw) -> str:
 
 def _names_of(problem: str) -> Iterator[str]:
     """Yield the names that the problem's constructor gives: layers with `self.`, other attributes, arguments."""
-    made = next((node for node in ast.walk(ast.parse(problem)) if getattr(node, "name", "") == "__init__"), None)
+    made = next((node for node in ast.walk(syntax_tree(problem)) if getattr(node, "name", "") == "__init__"), None)
     if not isinstance(made, ast.FunctionDef):
         return
     attributes = set[str]()

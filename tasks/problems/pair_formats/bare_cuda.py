@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernels_eval.errors import InputError
+from kernels_eval.syntax import syntax_tree
 from tasks.answers.fences import fenced
 from tasks.problems.row import shown
 
@@ -133,7 +134,7 @@ def _parameter(declared: str, where: str, missing: str) -> _Parameter:
 
 
 def _forward_arguments(problem: str) -> list[str]:
-    model = next(node for node in ast.parse(problem).body if isinstance(node, ast.ClassDef) and node.name == "Model")
+    model = next(node for node in syntax_tree(problem).body if isinstance(node, ast.ClassDef) and node.name == "Model")
     forward = [node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"]
     return [argument.arg for argument in forward[0].args.args[1:]] if forward else []
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
+from kernels_eval.syntax import syntax_tree
 from tasks.problems.pair_formats.pair import Pair, Reason, UnconvertibleError
 from tasks.problems.row import Row, shown, text
 
@@ -73,7 +74,7 @@ class _Host(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def _host(functional: str) -> _Host:
     try:
-        tree = ast.parse(functional)
+        tree = syntax_tree(functional)
         symtable.symtable(functional, "", "exec")  # refuses what parses and does not compile
     except _UNPARSABLE as error:
         raise UnconvertibleError(Reason.NOT_A_KERNEL) from error

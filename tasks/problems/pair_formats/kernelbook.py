@@ -12,6 +12,7 @@ import tokenize
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
+from kernels_eval.syntax import syntax_tree
 from tasks.problems.pair_formats.pair import Pair, Reason, UnconvertibleError, needed
 from tasks.problems.row import Row
 
@@ -126,7 +127,7 @@ def _returned_by(tree: ast.Module, function: str) -> ast.expr | None:
 
 def _parsed(source: str, reason: Reason) -> ast.Module:
     try:
-        return ast.parse(source)
+        return syntax_tree(source)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise UnconvertibleError(reason) from error
 

@@ -100,18 +100,3 @@ def test_content_digest_of_a_folder(tmp_path: Path):
     assert versions.content_digest(tmp_path / "a") == before
     (tmp_path / "a" / "x.py").write_text("2")
     assert versions.content_digest(tmp_path / "a") != before
-
-
-def test_a_right_source_that_the_interpreter_refuses_is_read_again(package: Path, monkeypatch: pytest.MonkeyPatch):
-    """CPython 3.11 does so now and then, where threads build syntax trees at the same time."""
-    expected, parse = version(), sources.ast.parse
-    refusals = [SystemError("AST constructor recursion depth mismatch (before=93, after=78)")] * 3
-
-    def forgetful(text: str) -> sources.ast.Module:
-        if refusals:
-            raise refusals.pop()
-        return parse(text)
-
-    monkeypatch.setattr(sources.ast, "parse", forgetful)
-    assert version() == expected
-    assert refusals == []

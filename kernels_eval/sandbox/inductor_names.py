@@ -47,7 +47,7 @@ def provide(source: str, on_gpu: bool) -> None:
         plotting.install()
     modules = {name: make() for name, make in _MAKE.items() if name in wanted}
     native: Any = sys.modules["torch._C"]
-    if _STREAM in wanted and not hasattr(native, "_cuda_getCurrentRawStream"):
+    if _STREAM in wanted:  # a build with CUDA has it, and asks the driver
         native._cuda_getCurrentRawStream = lambda _device: 0
     if modules:
         for package in ("torch._inductor", "torch._inductor.runtime"):

@@ -113,6 +113,7 @@ def install_device(capability: tuple[int, int]) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
     cuda._DeviceGuard = _Inert
+    torch.backends.cudnn.enabled = False  # else a CUDA build of PyTorch asks the driver, which is not there
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ Quirks that are SGLang's own: the length limit is looked at before the end of tu
 temperature; requests wait while generation is paused, and /health is 503 meanwhile; the cache is flushed only when idle;
 adapters have names of their own, and a request for one that is not there is refused;
 every `*.safetensors` of a checkpoint is loaded; of a message of tensors only what is harmless is unpickled, and anything else
-ends the process; a seed needs deterministic inference (on here).
+ends the process; a seed decides an answer's bits with `--enable-deterministic-inference` alone.
 """
 
 import argparse
@@ -213,6 +213,8 @@ class Double:
     faults: Faults = field(default_factory=Faults)
     healthy_after: int = 1
     """/health is 503 so many times first: a cold server's."""
+    deterministic: bool = False
+    """Each request on its own: the bits of its answer do not depend on which others happen to be there."""
     tp_size: int = 1
 
     def __post_init__(self) -> None:
@@ -324,7 +326,9 @@ class Double:
             groups: dict[str, list[Pending]] = {}
             for pending in waiting:
                 shape = {key: value for key, value in pending.sampling.items() if key != "sampling_seed"}
-                groups.setdefault(f"{id(pending.policy)} {json.dumps(shape, sort_keys=True)}", []).append(pending)
+                alone = pending.rid if self.deterministic else ""
+                key = f"{id(pending.policy)} {json.dumps(shape, sort_keys=True)} {alone}"
+                groups.setdefault(key, []).append(pending)
 
             def ended(pending: Pending, drawn: Drawn) -> None:
                 answer = self._answer(pending, drawn)
@@ -552,6 +556,7 @@ def main() -> None:
     parser.add_argument("--weight-version", default="default")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--enable-deterministic-inference", action="store_true")
     parser.add_argument("--die-before-start", action="store_true")
     parser.add_argument("--child", action="store_true", help="start a child, as the scheduler is one")
     arguments = parser.parse_args()
@@ -563,7 +568,12 @@ def main() -> None:
 
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
         print(f"child {child.pid}", flush=True)
-    double = Double(ModelPolicy(arguments.model_path), arguments.model_path, arguments.weight_version)
+    double = Double(
+        ModelPolicy(arguments.model_path),
+        arguments.model_path,
+        arguments.weight_version,
+        deterministic=arguments.enable_deterministic_inference,
+    )
     settings = _uvicorn_config(double, host=arguments.host, port=arguments.port)
     uvicorn.Server(settings).run()
 

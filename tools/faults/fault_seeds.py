@@ -48,6 +48,7 @@ SERVED = (
     "rollout.engine=sglang",
     f"rollout.sglang.command=[{sys.executable}, {ROOT / 'tests/doubles/sglang_server.py'}]",
     "rollout.sglang.gpus_per_server=0",
+    "rollout.sglang.flags=[--enable-deterministic-inference]",  # else answers depend on which requests meet
 )
 HANG_S = 5400.0
 """No attempt takes so long, on the busiest machine."""

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.sandbox.inductor_names import grid, provided_names, split_scan_grid
+from kernels_eval.sandbox.inductor_names import grid, provide, provided_names, split_scan_grid
 
 IMPORTS = {
     "from torch._inductor.runtime.triton_heuristics import grid": "torch._inductor.runtime.triton_heuristics",
@@ -33,6 +35,20 @@ def test_each_import_of_generated_code_works_in_the_candidates_process(line: str
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_stream_is_a_number_also_where_pytorch_would_ask_the_driver_for_it(monkeypatch: pytest.MonkeyPatch):
+    """A build of PyTorch with CUDA has the function, and raises without a driver."""
+
+    def ask(_device: int) -> int:
+        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", ask, raising=False)
+    source = "from torch._C import _cuda_getCurrentRawStream as get_raw_stream"
+    provide(source, on_gpu=False)
+    found: dict[str, Any] = {}
+    exec(source, found)
+    assert found["get_raw_stream"](0) == 0
 
 
 def test_other_sources_change_nothing():

@@ -106,4 +106,6 @@ def test_one_name_stands_for_a_number_here_and_for_a_parameter_there():
         for name, value in re.findall(r"(?m)^        self\.(\w+) = (.*)$", pair.problem_source):
             if value == name or value.startswith("nn.Parameter"):
                 kinds.setdefault(name, set()).add(value == name)
-    assert sum(len(found) == 2 for found in kinds.values()) > 20
+        if sum(len(found) == 2 for found in kinds.values()) > 20:
+            return
+    pytest.fail(f"of 2,000 pairs only {[name for name, found in kinds.items() if len(found) == 2]} stand for both")

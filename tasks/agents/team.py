@@ -19,7 +19,7 @@ from tasks.agents.config import SOLVER
 from tasks.pipeline.digests import file_digest
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import PARTS, digest_of, measured, publish, published_digest, write_atomically
-from tasks.pipeline.tables import METRICS_FILE
+from tasks.pipeline.tables import METRICS_FILE, write_table
 
 TEAM_FILE = "agents.json"
 
@@ -80,7 +80,7 @@ def publish_team(members: Mapping[str, CheckpointRef], destination: Path, weight
         write_team_file(placed, partial)
         metrics = _metrics(members)
         if metrics is not None:
-            metrics.write_parquet(partial / METRICS_FILE)
+            write_table(metrics, partial / METRICS_FILE)
     return CheckpointRef(uri=str(destination), digest=published_digest(destination), weight_version=weight_version)
 
 

@@ -35,7 +35,7 @@ from tasks.evaluation.per_problem import (
 from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, publish, published_digest, read_metadata, write_atomically
-from tasks.pipeline.tables import PROBLEMS_FILE, read_table
+from tasks.pipeline.tables import PROBLEMS_FILE, read_table, write_table
 from tasks.problems.row import Tier
 from tasks.trajectories.content import TABLES
 from tasks.trajectories.reader import read_trajectories, read_turns
@@ -65,7 +65,7 @@ def evaluate_policy(
         )
     metadata = {"run_id": batch.run_id, "iteration": batch.iteration, "policy_digest": policy_digest}
     with publish(destination, metadata, {**TABLES, EVALUATION_FILE: _figures_digest}) as folder:
-        table.write_parquet(folder / PER_PROBLEM_FILE)
+        write_table(table, folder / PER_PROBLEM_FILE)
         # A rollout leaves out problems whose prompts leave no room for an answer: they are in no figure.
         left_out = {"problems_left_out": max(problems.heldout - table.height, 0)}
         evaluation = metadata | left_out | {"tokens": _tokens(batch)} | _figures(table, turns, config)

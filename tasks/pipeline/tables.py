@@ -1,5 +1,6 @@
-"""Parquet tables of the artifacts: file names that several stages use, and one way to read a table."""
+"""Parquet tables of the artifacts: file names that several stages use, and one way to read and write a table."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,3 +21,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
         raise InputError(f"{path}: expected a Parquet table, found no file") from error
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{path}: expected a Parquet table: {first_line(error)}") from error
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a Parquet table. Raises OSError with its number if the disk is full: Polars' own error names no cause."""
+    written = io.BytesIO()
+    table.write_parquet(written)
+    path.write_bytes(written.getbuffer())

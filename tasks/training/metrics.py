@@ -10,7 +10,7 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.digests import learn
 from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
-from tasks.pipeline.tables import METRICS_FILE, read_table
+from tasks.pipeline.tables import METRICS_FILE, read_table, write_table
 
 OnSteps = Callable[[Sequence[Mapping[str, Any]]], None]
 """Callback of a training, called with rows of `metrics.parquet` while it goes on. A resumed one gives some again."""
@@ -38,7 +38,7 @@ def record(entries: Iterable[dict[str, Any]], folder: Path, progress: Progress, 
     for entry in entries:
         if "rows" in entry:
             learn(folder, entry["known"])
-            metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)
+            write_table(metrics_table(entry["rows"]), folder / METRICS_FILE)
         else:
             on_steps(entry.pop("steps", ()))
             progress(**entry)

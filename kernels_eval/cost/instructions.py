@@ -63,10 +63,14 @@ def operations_of(name: str, is_double: bool = False) -> tuple[tuple[Operation, 
 def product_operation(dtype: str, precision: str) -> tuple[Operation, float]:
     """Return the unit of a matrix product and its operations for each multiply-add.
 
-    `dtype`: Triton's name of the operands' type. `precision`: of float32 operands, `ieee`, `tf32` or `tf32x3`.
+    `dtype`: Triton's name of the operands' type. `precision`: of float32 operands, `ieee`, `tf32`,
+    `tf32x3`, `bf16x3` or `bf16x6`; the number is that of the products.
     """
     if dtype == "fp32":
-        rate: dict[str, tuple[Operation, float]] = {"ieee": ("dot_fp32", 2.0), "tf32x3": ("dot_tf32", 6.0)}
+        rate: dict[str, tuple[Operation, float]] = {
+            "ieee": ("dot_fp32", 2.0), "tf32x3": ("dot_tf32", 6.0),
+            "bf16x3": ("dot_half", 6.0), "bf16x6": ("dot_half", 12.0),
+        }  # fmt: skip
         return rate.get(precision, ("dot_tf32", 2.0))
     if dtype == "fp64":
         return "dot_fp64", 2.0

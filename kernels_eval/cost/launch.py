@@ -71,7 +71,7 @@ class Launch(FrozenModel):
     written_bytes: Count = 0
     """Bytes of `dram_bytes` that were written."""
     again_bytes: Count = 0
-    """Bytes of `dram_bytes` that were read in tensors that an earlier launch of the call read or wrote."""
+    """Bytes of `dram_bytes` that were read where an earlier launch of the call had read or written."""
     given_bytes: Count = 0
     """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
     asked_bytes: Count = 0

@@ -40,7 +40,7 @@ class _Cache:
     def traffic(self, launch: Launch) -> float:
         """Return the bytes that a launch moves from and to DRAM, among them others' data that it evicts.
 
-        Tensors that an earlier launch touched are found in the cache if no launch so far moved more than it holds.
+        What an earlier launch touched is found in the cache if no launch so far moved more than it holds.
         """
         missed = launch.again_bytes * _share_missed(self._largest / self._reach)
         fresh = max(launch.dram_bytes - launch.written_bytes - launch.again_bytes, 0.0) + missed

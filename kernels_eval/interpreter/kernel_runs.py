@@ -13,7 +13,7 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
@@ -44,8 +44,8 @@ class KernelRuns:
         """Kernels, with the constants that they were launched with, that are known to compute."""
         self._one_by_one: set[str] = set()
         """Those whose programs cannot be interpreted together."""
-        self._touched: set[int] = set()
-        """Numbers of the storages that launches of this call have read or written."""
+        self._touched: dict[int, Flags] = {}
+        """Sectors that launches of this call have read or written, by the storage's number."""
         self._launched = 0
         """Launches of this call, one by one, so far."""
         self._unpaired: dict[tuple[int, str], int] = {}
@@ -104,7 +104,7 @@ class KernelRuns:
             lane_bytes=ACCESS_LOG.lane_bytes / max(math.prod(launch.grid), 1),
             **described,
         )
-        self._touched |= {region.storage.number for region in ACCESS_LOG.regions}
+        ACCESS_LOG.add_touched(self._touched)
         if copies is not None:
             copies.settle()
         self._is_copy = copies is not None and copies.found

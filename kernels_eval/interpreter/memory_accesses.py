@@ -6,7 +6,7 @@ they write: it gives the share of a result that kernels computed. No host code o
 and kernels cannot name this module.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -137,13 +137,21 @@ class AccessLog:
         """Number of distinct sectors written."""
         return sum(int(np.count_nonzero(region.written)) for region in self.regions if region.written is not None)
 
-    def sectors_read_in(self, storages: Collection[int]) -> int:
-        """Return the distinct sectors read in storages with one of these numbers."""
+    def sectors_read_in(self, touched: Mapping[int, Flags]) -> int:
+        """Return the distinct sectors read that are among these, by the storage's number."""
         return sum(
-            int(np.count_nonzero(region.read))
+            int(np.count_nonzero(region.read & touched[region.storage.number]))
             for region in self.regions
-            if region.read is not None and region.storage.number in storages
+            if region.read is not None and region.storage.number in touched
         )
+
+    def add_touched(self, touched: dict[int, Flags]) -> None:
+        """Add the sectors read or written to those of earlier launches, by the storage's number."""
+        for region in self.regions:
+            for sectors in (region.read, region.written):
+                if sectors is not None:
+                    number = region.storage.number
+                    touched[number] = touched[number] | sectors if number in touched else sectors.copy()
 
     @property
     def given_sectors(self) -> int:

@@ -39,6 +39,9 @@ def install() -> None:
     builder.create_erf = _erf
     builder.create_fp_to_ui = _to_unsigned
     builder.create_umulhi = _of_unsigned(builder.create_umulhi)
+    builder.create_add = _exclusive_of_bits(builder.create_add)
+    builder.create_sub = _exclusive_of_bits(builder.create_sub)
+    builder.create_histogram = _by_low_bits(builder.create_histogram)
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _reduction(operations.apply_impl)
     builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
@@ -49,6 +52,18 @@ def install() -> None:
 def to_tf32(values: Any) -> Any:
     """Cut float32 values to TF32's mantissa, as tensor cores do."""
     return (np.ascontiguousarray(values).view(np.uint32) & _TF32_BITS).view(np.float32)
+
+
+def bfloat16_terms(operand: Any, count: int) -> list[Any]:
+    """Return a float32 operand as a sum of values in bfloat16, each the nearest to what those before it leave."""
+    terms: list[Any] = []
+    rest = operand
+    for _ in range(count):
+        terms.append(_widened(_narrowed(rest)))
+        left = np.zeros_like(rest.data)
+        np.subtract(rest.data, terms[-1].data, out=left, where=np.isfinite(operand.data))
+        rest = upstream.TensorHandle(left, tl.float32)
+    return terms
 
 
 def _in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,6 +115,27 @@ def _of_unsigned(compute: Callable[..., Any]) -> Callable[..., Any]:
         views = [upstream.TensorHandle(each.data.view(f"u{signed.name.lstrip('u')}"), each.dtype) for each in operands]
         result = compute(self, *views)
         return upstream.TensorHandle(result.data.view(signed), result.dtype)
+
+    return computed
+
+
+def _exclusive_of_bits(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a sum or difference that is exclusive or for comparisons' results, which have one bit; NumPy's is or."""
+
+    def computed(self: Any, left: Any, right: Any) -> Any:
+        if left.data.dtype == np.bool_ == right.data.dtype:
+            return self.binary_op(left, right, np.bitwise_xor)
+        return compute(self, left, right)
+
+    return computed
+
+
+def _by_low_bits(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a histogram that counts a value beyond the bins by its low bits, as the compiled kernel does."""
+
+    def computed(self: Any, values: Any, bins: int, mask: Any) -> Any:
+        low = (values.data.astype(np.int64) & (bins - 1)).astype(values.data.dtype)
+        return compute(self, upstream.TensorHandle(low, values.dtype), bins, mask)
 
     return computed
 

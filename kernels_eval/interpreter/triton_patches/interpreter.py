@@ -88,7 +88,9 @@ def install() -> None:
         language.dot = _in_default_precision(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
     # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
-    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+    builder.options = dataclasses.replace(
+        builder.options, sanitize_overflow=False, allowed_dot_input_precisions=_PRECISIONS
+    )
     for library in (tl.standard, tl.math):
         for function in list(vars(library).values()):
             if isinstance(function, upstream.InterpretedFunction):
@@ -171,7 +173,14 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
     if input_precision == _TF32 and a.data.dtype == np.float32:
         a = upstream.TensorHandle(arithmetic.to_tf32(a.data), a.dtype)
         b = upstream.TensorHandle(arithmetic.to_tf32(b.data), b.dtype)
-    return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
+    terms = _TERMS.get(input_precision, 1) if a.data.dtype == np.float32 else 1
+    if terms == 1:
+        return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
+    left, right = (arithmetic.bfloat16_terms(each, terms) for each in (a, b))
+    for total in reversed(range(terms)):  # small products first
+        for first in range(total + 1):
+            d = _upstream_dot(self, left[first], right[total - first], d, input_precision, max_num_imprecise_acc)
+    return d
 
 
 def _in_default_precision(dot: Any) -> Any:
@@ -195,6 +204,10 @@ def _in_default_precision(dot: Any) -> Any:
 
 
 _TF32: Any = upstream._ir.INPUT_PRECISION.TF32
+_TERMS: dict[Any, int] = {upstream._ir.INPUT_PRECISION.BF16x3: 2, upstream._ir.INPUT_PRECISION.BF16x6: 3}
+"""Parts in bfloat16 of a float32 operand; products of parts whose numbers add up to fewer than these are summed."""
+_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+"""What Triton's compiler for NVIDIA takes as `input_precision`; the interpreter lacks the last two."""
 _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     str(dtype.name): upstream._get_np_dtype(dtype)

@@ -59,6 +59,8 @@ def install() -> None:
         setattr(builder, name, _counted_as_access(getattr(builder, name)))
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _counted_reduction(operations.apply_impl, operations is upstream.ScanOps)
+    builder.create_gather = _counted_gather(builder.create_gather)
+    builder.create_histogram = _counted_histogram(builder.create_histogram)
     for name, function in list(vars(InterpretedLibdevice).items()):
         if isinstance(function, staticmethod):
             setattr(InterpretedLibdevice, name, staticmethod(_counted_function(function.__func__, name)))
@@ -87,6 +89,30 @@ def _count_exchanges(size: int, along: int, is_scan: bool, inputs: int) -> None:
     stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
     OPERATION_LOG.counts["exchange"] += (2 if is_scan else 1) * inputs * max(1, size // max(along, 1)) * lanes * stages
     OPERATION_LOG.counts["reduction"] += 1
+
+
+def _counted_gather(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Count a store and a load of shared memory for each element, and the barrier between them."""
+
+    def counted(self: Any, source: Any, indices: Any, axis: int) -> Any:
+        OPERATION_LOG.counts["exchange"] += max(source.data.size, OPERATION_LOG.threads)
+        OPERATION_LOG.counts["exchange"] += max(indices.data.size, OPERATION_LOG.threads)
+        OPERATION_LOG.counts["reduction"] += 1
+        return compute(self, source, indices, axis)
+
+    return counted
+
+
+def _counted_histogram(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Count a vote of the warp for each element and bit of a bin's number, and a barrier."""
+
+    def counted(self: Any, values: Any, bins: int, mask: Any) -> Any:
+        lanes = max(values.data.size, OPERATION_LOG.threads)
+        OPERATION_LOG.counts["exchange"] += math.ceil(math.log2(max(bins, 2))) * lanes
+        OPERATION_LOG.counts["reduction"] += 1
+        return compute(self, values, bins, mask)
+
+    return counted
 
 
 def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -199,3 +199,16 @@ def test_loops_are_as_long_as_at_the_problems_own_sizes(judge: Judge) -> None:
     milliseconds = [verdict.candidate_ms or 0.0 for verdict in verdicts]
     assert 15.9 / 2 < milliseconds[0] < 15.9 * 2
     assert 6 < milliseconds[1] / milliseconds[0] < 16
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["large_input_handed_to_an_earlier_launch", "a_part_of_the_input_read_by_an_earlier_launch", "window_by_gathers"],
+)
+def test_no_speed_is_earned_by_what_costs_a_gpu_as_much(judge: Judge, name: str) -> None:
+    folder = Path(__file__).parents[2] / "redteam" / "hacks" / "estimates"
+    case = read_case(folder / f"{name}.py", "estimates")
+    verdict = judge.submit(case.problem, case.kernel).result()
+    assert verdict.correct, verdict.error_message
+    assert case.most_speedup is not None
+    assert 0.7 * case.most_speedup < (verdict.speedup or 0.0) <= case.most_speedup

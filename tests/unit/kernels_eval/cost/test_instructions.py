@@ -27,6 +27,8 @@ def test_an_unknown_function_is_not_free() -> None:
         ("fp32", "tf32", "dot_tf32", 2),
         ("fp32", "ieee", "dot_fp32", 2),
         ("fp32", "tf32x3", "dot_tf32", 6),
+        ("fp32", "bf16x3", "dot_half", 6),
+        ("fp32", "bf16x6", "dot_half", 12),
         ("fp16", "tf32", "dot_half", 2),
         ("bf16", "ieee", "dot_half", 2),
         ("fp64", "ieee", "dot_fp64", 2),

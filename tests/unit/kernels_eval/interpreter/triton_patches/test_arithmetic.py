@@ -38,6 +38,38 @@ def test_tf32_has_ten_bits(value: float, expected: float) -> None:
     assert arithmetic.to_tf32(np.array([value], np.float32))[0] == expected
 
 
+@pytest.mark.parametrize(("count", "bits"), [(1, 8), (2, 16), (3, 24)])
+def test_each_term_in_bfloat16_has_eight_more_bits(count: int, bits: int) -> None:
+    values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    terms = arithmetic.bfloat16_terms(upstream.TensorHandle(values, tl.float32), count)
+    assert len(terms) == count
+    error = np.abs(sum(term.data.astype(np.float64) for term in terms) - values) / np.abs(values)
+    assert error.max() <= 2.0**-bits
+
+
+def test_infinity_is_in_the_first_term_alone() -> None:
+    terms = arithmetic.bfloat16_terms(upstream.TensorHandle(np.array([np.inf], np.float32), tl.float32), 3)
+    assert [term.data[0] for term in terms] == [np.inf, 0, 0]
+
+
+def test_a_sum_of_comparisons_is_exclusive_or() -> None:
+    """`add i1` and `sub i1` are `xor.pred` in PTX."""
+    left, right = np.array([False, False, True, True]), np.array([False, True, False, True])
+    builder = upstream.InterpreterBuilder()
+    for name in ("create_add", "create_sub"):
+        compute = arithmetic._exclusive_of_bits(vars(upstream.InterpreterBuilder)[name])
+        found = compute(builder, *(upstream.TensorHandle(each, tl.int1) for each in (left, right)))
+        assert found.data.tolist() == [False, True, True, False]
+
+
+def test_a_histogram_counts_by_the_low_bits() -> None:
+    """Ballots on the bits of a bin's number, in PTX: nothing is dropped but what a mask leaves out."""
+    compute = arithmetic._by_low_bits(vars(upstream.InterpreterBuilder)["create_histogram"])
+    values = upstream.TensorHandle(np.array([-1, 0, 3, 4, 9, 2], np.int32), tl.int32)
+    mask = upstream.TensorHandle(np.array([True] * 5 + [False]), tl.int1)
+    assert compute(upstream.InterpreterBuilder(), values, 4, mask).data.tolist() == [2, 1, 0, 2]
+
+
 @pytest.mark.parametrize(
     ("wanted", "value", "expected"),
     [(tl.uint8, -3.7, 0), (tl.uint8, 254.9, 254), (tl.uint8, 300.0, 44), (tl.uint8, 7e4, 255), (tl.uint16, 7e4, 65535),

@@ -36,6 +36,15 @@ class UnbatchableError(Exception):
     """Raised if programs cannot be interpreted together: they branch apart, or use what only one at a time can."""
 
 
+class UnevenError(UnbatchableError):
+    """Raised if a loop takes another number of turns in some programs of a batch than in its first ones."""
+
+    def __init__(self, programs: int) -> None:
+        super().__init__(f"a loop takes as many turns as in the first one in {programs} programs only")
+        self.programs = programs
+        """Leading programs of the batch with equally many turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Elements that one access touches in a region, in the order of its lanes, as indices of arrays."""

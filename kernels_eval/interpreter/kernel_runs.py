@@ -117,7 +117,7 @@ class KernelRuns:
     def _interpret(self, function: DeviceFunction, arguments: dict[str, Any], launch: LaunchKernel, name: str) -> None:
         """Run all programs of a launch: in batches, if none depends on another one, else in a secret order."""
         if name not in self._one_by_one and math.prod(launch.grid) > 1:
-            if interpret_in_batches(function, arguments, launch.grid):
+            if interpret_in_batches(function, arguments, launch.grid, lambda: self._start(launch)):
                 return
             self._one_by_one.add(name)
             self._start(launch)

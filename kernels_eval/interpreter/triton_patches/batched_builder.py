@@ -4,8 +4,9 @@ A program of a small kernel takes NumPy a tenth of the time that Python takes to
 but whose operations are the same share that time: a launch of 16,384 programs calls each of its operations some 60
 times. All else stays as it is: what is counted, and what is checked at each access (`batched_accesses`).
 
-Whatever cannot be done in step raises UnbatchableError: branches and loops that depend on the program, atomics, block
-pointers, scans, anything that is not named here. The launch then starts again, one program after the other.
+Whatever cannot be done in step raises UnbatchableError: branches that depend on the program, loops of other lengths,
+atomics, block pointers, scans, anything that is not named here. The launch then starts again, one program after the
+other.
 """
 
 from collections import defaultdict

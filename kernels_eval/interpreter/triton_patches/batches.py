@@ -1,11 +1,13 @@
 """Interpreter process: runs the programs of a launch in batches, where they only differ in their values."""
 
+from bisect import bisect_right, insort
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from kernels_eval.interpreter.batched_accesses import BatchedAccesses
+from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnevenError
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.batched_builder import BatchedBuilder
@@ -16,30 +18,62 @@ _FIRST_PROGRAMS = 16
 _LANES = 1 << 16
 """Elements that a value of a batch should have: fewer take longer in Python, more leave the processor's caches."""
 _MOST_PROGRAMS = 4096
+_MOST_ENDS = 4
+"""Ends of batches that a launch is started again for: programs whose loops all differ are run one by one."""
 
 
-def interpret_in_batches(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int]) -> bool:
+def interpret_in_batches(
+    function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], restart: Callable[[], None]
+) -> bool:
     """Run all programs of a launch, and count them; returns False if they cannot be interpreted together.
 
-    Then, or if one fails, nothing of it remains but the regions and counts of ACCESS_LOG and OPERATION_LOG.
+    Then, or if one fails, nothing of it remains but the regions and counts of ACCESS_LOG and OPERATION_LOG, which
+    `restart` resets. Where a loop takes fewer turns in later programs, as where persistent programs share out an uneven
+    number of tiles, the launch starts again, and a batch ends there.
     """
-    total = grid[0] * grid[1] * grid[2]
+    ends = [grid[0] * grid[1] * grid[2]]
+    while len(ends) <= _MOST_ENDS:
+        try:
+            _run_all(function, arguments, grid, ends)
+        except _UnevenBatchError as uneven:
+            insort(ends, uneven.program)
+            restart()
+        except Exception:  # noqa: BLE001 (whatever a kernel does, it does again, one program after the other)
+            return False
+        else:
+            return True
+    return False
+
+
+class _UnevenBatchError(Exception):
+    """Raised if a batch has to end before a program, by its number in the launch."""
+
+    def __init__(self, program: int) -> None:
+        super().__init__(program)
+        self.program = program
+
+
+def _run_all(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], ends: list[int]) -> None:
+    """Run all programs; none of the batches goes beyond one of the `ends`, which are in order."""
     rules = upstream.interpreter_semantic
     one_by_one, builder = rules.builder, BatchedBuilder()
     builder.set_grid_dim(*grid)
     rules.builder, builder.accesses = builder, BatchedAccesses()
+    first, count = 0, _FIRST_PROGRAMS
     try:
-        first, count = 0, _FIRST_PROGRAMS
-        while first < total:
-            _run(builder, function, arguments, first, min(count, total - first))
+        while first < ends[-1]:
+            count = min(count, ends[bisect_right(ends, first)] - first)
+            _run(builder, function, arguments, first, count)
             first += count
             count = max(1, min(_LANES // builder.widest, _MOST_PROGRAMS))
-    except Exception:  # noqa: BLE001 (whatever a kernel does, it does again, one program after the other)
+    except UnevenError as uneven:
         builder.accesses.undo()
-        return False
+        raise _UnevenBatchError(first + uneven.programs) from uneven
+    except Exception:
+        builder.accesses.undo()
+        raise
     finally:
         rules.builder = one_by_one
-    return True
 
 
 def _run(builder: BatchedBuilder, function: Any, arguments: dict[str, Any], first: int, count: int) -> None:

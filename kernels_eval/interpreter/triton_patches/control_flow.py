@@ -13,8 +13,11 @@ import functools
 from collections.abc import Callable, Collection, Generator
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 
+from kernels_eval.interpreter.batched_accesses import UnevenError
+from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle
 from kernels_eval.interpreter.triton_patches.names import scalar, upstream
 
 _Thunk = Callable[[], Any]
@@ -50,8 +53,32 @@ def counted(first: Any, last: Any = None, step: Any = None, **_: Any) -> Generat
     for bound in (*bounds, step):
         dtype = rules.integer_promote_impl(dtype, rules.to_tensor(bound).dtype)
     numpy_type = upstream._get_np_dtype(dtype)
+    if any(_differs(bound) for bound in bounds):
+        yield from _in_step(bounds, step.__index__(), numpy_type, dtype)
+        return
     for value in range(bounds[0].__index__(), bounds[1].__index__(), step.__index__()):
         yield scalar(value, numpy_type, dtype)
+
+
+def _differs(bound: Any) -> bool:
+    """True for a bound of a loop that programs of a batch do not share."""
+    handle = getattr(bound, "handle", None)
+    return type(handle) is BatchHandle and handle.shape == (1,) and bool((handle.lanes != handle.lanes[:1]).any())
+
+
+def _in_step(bounds: tuple[Any, Any], step: int, numpy_type: Any, dtype: tl.dtype) -> Generator[Any]:
+    """Iterate from and to where each program of a batch does. Raises UnevenError if some take fewer or more turns."""
+    first, last = (
+        bound.handle.lanes[:, 0].astype(np.int64) if _differs(bound) else np.int64(bound.__index__())
+        for bound in bounds
+    )
+    turns = np.maximum(-((first - last) // step), 0)  # of range, rounded up
+    if (turns != turns[0]).any():
+        raise UnevenError(int(np.argmax(turns != turns[0])))
+    builder = upstream.interpreter_semantic.builder
+    starts = np.broadcast_to(first, turns.shape)[:, None]
+    for turn in range(int(turns[0])):
+        yield tl.tensor(builder.made((starts + turn * step).astype(numpy_type), dtype), dtype)
 
 
 def least(*values: Any) -> Any:

@@ -27,6 +27,11 @@ TOGETHER = {
     "in place, step by step": STORE + "    x = tl.load(o_ptr + offs, mask=mask, other=0.0) + 1\n" + STORE,
     "a transposed access": "    x = tl.load(x_ptr + (cols * 2 + rows) % (M * N))\n" + STORE,
     "a loop": "    for step in range(0, N, 2):\n        x = x * 0.5 + step\n" + STORE,
+    "a loop over every fortieth tile": "    for t in range(p, 100, 40):\n        flat = t * 4 + tl.arange(0, 4)\n"
+    "        tl.store(o_ptr + flat, tl.load(x_ptr + flat) * t)\n",
+    "a loop over tiles of its own": "    for t in range(p * 3, min(p * 3 + 3, 115)):\n        flat = t * 4 + tl.arange(0, 4)\n"
+    "        tl.store(o_ptr + flat, tl.load(x_ptr + flat) - t)\n",
+    "a loop backwards": "    for t in range(p + 40, p - 1, -40):\n        tl.store(o_ptr + t, tl.load(x_ptr + t) * t)\n",
     "a branch that all take": "    if M > 3:\n        x = x + M\n    x = tl.where(p > 3, x, -x)\n" + STORE,
     "rows without a gap": "    flat = p * 14 + tl.arange(0, 16)\n    part = (tl.arange(0, 16) < 14) & (flat < M * N)\n"
     "    x = tl.load(x_ptr + flat, mask=part)\n    tl.store(o_ptr + flat, x + 1, mask=part)\n"

@@ -66,11 +66,10 @@ def _run_all(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int
             _run(builder, function, arguments, first, count)
             first += count
             count = max(1, min(_LANES // builder.widest, _MOST_PROGRAMS))
-    except UnevenError as uneven:
+    except Exception as error:
         builder.accesses.undo()
-        raise _UnevenBatchError(first + uneven.programs) from uneven
-    except Exception:
-        builder.accesses.undo()
+        if isinstance(error, UnevenError):
+            raise _UnevenBatchError(first + error.programs) from error
         raise
     finally:
         rules.builder = one_by_one

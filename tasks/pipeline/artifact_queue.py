@@ -155,7 +155,7 @@ def _is_taken(waiting: _Waiting) -> bool:
     try:
         with temporary_settings({PREFECT_API_URL: waiting.api_url}), get_client(sync_client=True) as client:
             waiting.action(client)
-    except httpx.TransportError:
+    except (httpx.TransportError, KeyError):  # Prefect reads the environment: a variable may go meanwhile
         return False
     except (httpx.HTTPError, PrefectHTTPStatusError) as error:
         _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", waiting.description, error)

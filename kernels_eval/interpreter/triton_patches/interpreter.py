@@ -207,7 +207,7 @@ _TF32: Any = upstream._ir.INPUT_PRECISION.TF32
 _TERMS: dict[Any, int] = {upstream._ir.INPUT_PRECISION.BF16x3: 2, upstream._ir.INPUT_PRECISION.BF16x6: 3}
 """Parts in bfloat16 of a float32 operand; products of parts whose numbers add up to fewer than these are summed."""
 _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
-"""What Triton's compiler for NVIDIA takes as `input_precision`; the interpreter lacks the last two."""
+"""Values of `input_precision` that Triton's compiler for NVIDIA takes; the interpreter lacks the last two."""
 _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     str(dtype.name): upstream._get_np_dtype(dtype)

@@ -16,7 +16,7 @@ from flows.checks.output import try_to_write
 from flows.checks.settings import check_settings
 from flows.services.environment import check_temporary_folder
 from flows.services.gpus import gpus_here
-from flows.services.ray_cluster import check_address, check_placement
+from flows.services.ray_cluster import Note, check_address, check_cluster
 from flows.settings.configuration import LATEST, RunConfig
 from kernels_eval.errors import InputError
 from tasks.agents.config import owners
@@ -38,18 +38,19 @@ FREE_BYTES = 2 * 2**30
 """Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
 
-def check_before_start(config: RunConfig) -> None:
-    """Raise InputError for the first problem that would stop the run later."""
+def check_before_start(config: RunConfig, note: Note = lambda _text: None) -> None:
+    """Raise InputError for the first problem that would stop the run later. `note` is told what is waited for."""
     check_temporary_folder()
     check_disk(Path(config.runs_dir))
-    check_address(config.ray)
+    if config.ray.nodes is None:  # else it may still be starting
+        check_address(config.ray)
     check_settings(config)
     check_problems(config)
     check_pretrained(config)
     check_engine(config)
     check_gpus(config)
-    if config.ray.placement:
-        check_placement(config.ray, needs_of(config))
+    if config.ray.placement or config.ray.nodes:
+        check_cluster(config.ray, needs_of(config), note)
     else:
         check_cpus(config)
 

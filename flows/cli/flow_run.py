@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from flows.cli.console import ConsoleListener, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
@@ -79,11 +80,11 @@ def run_flow(
         from flows.report import check_evaluated
 
         check_evaluated(config, run_dir, read_state(run_dir))
-    check_before_start(config)
+    console = Console(highlight=False, emoji=False)
+    check_before_start(config, lambda text: console.print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True))
     remove_left_behind(Path(tempfile.gettempdir()))
     if "checkpoint" in arguments:
         check_checkpoint(Path(arguments["checkpoint"]), config)
-    console = Console(highlight=False, emoji=False)
     runs_dir = Path(config.runs_dir)
     state = read_state(run_dir)
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")

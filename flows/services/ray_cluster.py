@@ -77,8 +77,11 @@ def shipped_packages() -> list[str]:
     return [str(root / name) for name in ("flows", "extras", "tasks", "kernels_eval")] + list(map(str, sources_here()))
 
 
-def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
-    """Raise InputError if the cluster can never satisfy `ray.placement`. Ray would wait for ever."""
+def check_cluster(config: RayConfig, needs: Mapping[Kind, Need], note: Note) -> None:
+    """Raise InputError if the cluster can never satisfy `ray.placement`, for which Ray would wait for ever.
+
+    Waits for `ray.nodes`, and tells `note` so. Raises RayUnavailableError if they do not join in time.
+    """
     if "judge" in {kind for group in config.placement for kind in group} and not needs["judge"].gpus:
         raise InputError(
             "ray.placement: judge: there are no judge actors (rollout.judge_actors.count is 0): "
@@ -94,7 +97,7 @@ def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
         here = {"CPU": float(config.cpus or os.cpu_count() or 1), "GPU": float(len(gpus_here()))}
         bundles_for(config.placement, needs, [here])
         return
-    joined = cluster.join()
+    joined = cluster.join(note)
     try:
         cluster.bundles()
     finally:
@@ -159,13 +162,14 @@ class RayCluster:
         return True
 
     def _join_within(self, deadline: float, note: Note) -> None:
-        """Join the cluster as soon as it answers."""
+        """Join the cluster as soon as it answers and has the nodes that are expected."""
         said, limit = False, f"{self.config.wait_s:g} s (ray.wait_s)"
         while True:
             failure = self._join_once()
             if failure is None:
                 return
             if time.monotonic() >= deadline:
+                leave()
                 raise RayUnavailableError(f"ray.address: nothing to join within {limit}: {failure}.")
             if not said:
                 note(f"ray.address: {failure}: waiting for up to {limit}")
@@ -173,14 +177,17 @@ class RayCluster:
             time.sleep(RETRY_S)
 
     def _join_once(self) -> str | None:
-        """Join the cluster; return why that was impossible, or None."""
-        failure = unanswered(self.config)
-        if failure is None:
+        """Join the cluster; return why that was impossible, or which nodes are missing, or None."""
+        if not _is_initialized():
+            failure = unanswered(self.config)
+            if failure is not None:
+                return failure
             try:
                 _initialize(address=self.config.address, runtime_env={"py_modules": shipped_packages()})
             except InfrastructureError as error:
                 return str(error)
-        return failure
+        found, expected = len(living_nodes()), self.config.nodes or 1
+        return f"{found} of {expected} nodes have joined (ray.nodes)" if found < expected else None
 
     def bundles(self) -> list[Bundle]:
         """Return the bundles to reserve on the living nodes. Raises InputError if they can never hold them."""

@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from flows.settings.explanation import explain
 from flows.settings.shipped import configuration_file, configuration_names, deepspeed_file
@@ -45,7 +45,10 @@ class RayConfig(FrozenModel):
     address: str | None = None
     """Address of a Ray cluster (`ray://host:10001` or `host:6379`). None: a local one is started."""
     wait_s: float = Field(default=300.0, ge=0)
-    """Longest wait for the cluster at `address` to answer again if it is lost during a run."""
+    """Longest wait for the cluster at `address` to answer again if it is lost during a run, and for its `nodes`."""
+    nodes: int | None = Field(default=None, ge=1)
+    """Nodes that must have joined the cluster at `address` before a run works on it, for clusters that are still being
+    started. None: those that are there."""
     start_timeout_s: float = Field(default=120.0, gt=0)
     """Longest wait for a local Ray to start: its own limit of 30 s is too short on a busy machine."""
     cpus: int | None = Field(default=None, ge=1)
@@ -59,6 +62,12 @@ class RayConfig(FrozenModel):
     `judge`: judge actors. The resources of a group are reserved. Empty: Ray chooses the nodes."""
     object_store_mb: int = Field(default=200, ge=80)
     """Object store of the local cluster. Stages pass references, so little is needed."""
+
+    @model_validator(mode="after")
+    def _nodes_of_a_cluster(self) -> Self:
+        if self.nodes is not None and self.address is None:
+            raise ValueError("an address as well: a local Ray is one node")
+        return self
 
     @field_validator("placement")
     @classmethod

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from kernels_eval.syntax import syntax_tree
 from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
 
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
@@ -32,7 +33,7 @@ def loop_growth(small: LaunchKernel, large: LaunchKernel, source: str) -> float:
 
     Loops over a program's share of tiles (`range(tl.program_id(0), tiles, tl.num_programs(0))`) do not count.
     """
-    tree = syntax_tree(source)
+    tree = kernel_tree(source)
     shares = names_of_programs(tree)
     ratios = {name: after / before for name, (before, after) in growing_numbers(small, large).items()}
     for node in ast.walk(tree):
@@ -60,9 +61,9 @@ def growing_numbers(small: LaunchKernel, large: LaunchKernel) -> dict[str, tuple
 
 
 @lru_cache(maxsize=1024)
-def syntax_tree(source: str) -> ast.Module:
-    """Parse a kernel's text."""
-    return ast.parse(source)
+def kernel_tree(source: str) -> ast.Module:
+    """Return the syntax tree of a kernel's text, which is read once."""
+    return syntax_tree(source)
 
 
 def whole_number(value: object) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cpu.row_loops import calls_program, growing_numbers, names_of_programs, syntax_tree, whole_number
+from kernels_eval.cpu.row_loops import calls_program, growing_numbers, kernel_tree, names_of_programs, whole_number
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
 from kernels_eval.reference.reference import Reference
@@ -180,7 +180,7 @@ def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> 
     growing = growing_numbers(small, large)
     programs = (max(small.grid), max(large.grid))
     constants = {name: whole_number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
-    tree = syntax_tree(kernel.source)
+    tree = kernel_tree(kernel.source)
     indices = names_of_programs(tree)
     found: list[float] = []
     for node in ast.walk(tree):

@@ -104,6 +104,11 @@ def test_what_one_machine_cannot_do_is_told_before_a_run(
         check_before_start(check_configuration({"runs_dir": f"{tmp_path}/runs", **settings}, "here"))
 
 
+def test_nodes_of_no_cluster_are_refused():
+    with pytest.raises(InputError, match=r"ray: found .*, expected an address as well: a local Ray is one node"):
+        check_configuration({"ray": {"nodes": 2}}, "here")
+
+
 def test_the_needs_of_a_checked_in_configuration():
     needs = needs_of(load_configuration("deployments/configs/qwen3-8b-multi-turn.yaml"))
     nodes = [GPU_NODE, GPU_NODE]

@@ -12,11 +12,12 @@ from pathlib import Path
 from flows.capacity.memory import shape_of
 from flows.capacity.planner import gpus_of, needs_of
 from flows.checks.named_files import architectures_of, check_model_folder, check_weights
+from flows.checks.nodes import check_cluster
 from flows.checks.output import try_to_write
 from flows.checks.settings import check_settings
 from flows.services.environment import check_temporary_folder
 from flows.services.gpus import gpus_here
-from flows.services.ray_cluster import Note, check_address, check_cluster
+from flows.services.ray_cluster import Note, check_address, check_placement
 from flows.settings.configuration import LATEST, RunConfig
 from kernels_eval.errors import InputError
 from tasks.agents.config import owners
@@ -49,9 +50,11 @@ def check_before_start(config: RunConfig, note: Note = lambda _text: None) -> No
     check_pretrained(config)
     check_engine(config)
     check_gpus(config)
-    if config.ray.placement or config.ray.nodes:
-        check_cluster(config.ray, needs_of(config), note)
-    else:
+    if config.ray.placement:
+        check_placement(config.ray, needs_of(config))
+    if config.ray.address is not None:
+        check_cluster(config, note)
+    elif not config.ray.placement:
         check_cpus(config)
 
 
@@ -277,18 +280,18 @@ def check_gpus(config: RunConfig) -> None:
 def check_cpus(config: RunConfig) -> None:
     """Check that a local run has the CPUs that its judge actors reserve; Ray would wait for them for ever."""
     cores, judges, ranks = os.cpu_count() or 1, config.rollout.judge_actors, config.update.ranks
-    if config.ray.address is None and not config.update.gpus_per_rank and ranks > CPUS_A_CORE * cores:
+    if not config.update.gpus_per_rank and ranks > CPUS_A_CORE * cores:
         raise InputError(
             f"update.ranks: found {ranks}, expected at most {CPUS_A_CORE * cores} "
             f"({CPUS_A_CORE} for each of this machine's {cores} cores): each is a process"
         )
-    if config.ray.address is None and (config.ray.cpus or 0) > CPUS_A_CORE * cores:
+    if (config.ray.cpus or 0) > CPUS_A_CORE * cores:
         raise InputError(
             f"ray.cpus: found {config.ray.cpus}, expected at most {CPUS_A_CORE * cores} "
             f"({CPUS_A_CORE} for each of this machine's {cores} cores)"
         )
     wanted, there_are = judges.count * judges.cpus, config.ray.cpus or cores
-    if config.ray.address is None and wanted > there_are:
+    if wanted > there_are:
         raise InputError(
             f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} "
             "(ray.cpus, or all of this machine); "

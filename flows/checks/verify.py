@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
 from flows.checks.named_files import missing_files
+from flows.checks.nodes import check_cluster
 from flows.checks.result import CheckResult, Outcome, checked, failed, note, ok
 from flows.checks.settings import check_settings
 from flows.services.ray_cluster import check_address
@@ -62,14 +63,20 @@ def checkpoint(config: RunConfig) -> CheckResult:
 
 
 def ray(config: RunConfig) -> CheckResult:
-    """Check that the Ray cluster answers, if one is named."""
+    """Check that the Ray cluster answers, if one is named, and that its nodes have what stages need."""
     found = (
         f"a local one of {config.ray.cpus or 'all'} CPUs is started with the run"
         if config.ray.address is None
-        else f"{config.ray.address} answers"
+        else f"{config.ray.address} answers, and its nodes have what stages need"
     )
     fix = "`ray start --head` there, the same RAY_AUTH_TOKEN on both sides; or --set ray.address=null"
-    return checked("Ray", lambda config: check_address(config.ray), config, found, fix)
+    return checked("Ray", _cluster, config, found, fix)
+
+
+def _cluster(config: RunConfig) -> None:
+    if config.ray.address is not None:
+        check_address(config.ray)  # `check_cluster` waits for one that does not answer
+        check_cluster(config)
 
 
 def prefect(_: RunConfig) -> CheckResult:

@@ -77,18 +77,21 @@ def shipped_packages() -> list[str]:
     return [str(root / name) for name in ("flows", "extras", "tasks", "kernels_eval")] + list(map(str, sources_here()))
 
 
-def check_cluster(config: RayConfig, needs: Mapping[Kind, Need], note: Note) -> None:
-    """Raise InputError if the cluster can never satisfy `ray.placement`, for which Ray would wait for ever.
+def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
+    """Raise InputError if `ray.placement` names what there is not, or if a local Ray that is started can never hold it.
 
-    Waits for `ray.nodes`, and tells `note` so. Raises RayUnavailableError if they do not join in time.
+    Ray would wait for ever. A cluster is asked once it has been joined: see `RayCluster.bundles`.
     """
     if "judge" in {kind for group in config.placement for kind in group} and not needs["judge"].gpus:
         raise InputError(
             "ray.placement: judge: there are no judge actors (rollout.judge_actors.count is 0): "
             "the process that generates judges itself"
         )
-    cluster = RayCluster(config, needs)
-    if config.address is None and not _is_initialized():
+    if config.address is not None:
+        return
+    if _is_initialized():
+        RayCluster(config, needs).bundles()
+    else:
         if len(config.placement) > 1:
             raise InputError(
                 f"ray.placement: {len(config.placement)} groups want a node each, a local Ray is one node; "
@@ -96,13 +99,6 @@ def check_cluster(config: RayConfig, needs: Mapping[Kind, Need], note: Note) -> 
             )
         here = {"CPU": float(config.cpus or os.cpu_count() or 1), "GPU": float(len(gpus_here()))}
         bundles_for(config.placement, needs, [here])
-        return
-    joined = cluster.join(note)
-    try:
-        cluster.bundles()
-    finally:
-        if joined:
-            cluster.stop()
 
 
 def _is_initialized() -> bool:

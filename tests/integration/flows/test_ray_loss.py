@@ -152,13 +152,15 @@ def a_failing_start_is_one_line() -> None:
 
 def head_at(port: int) -> subprocess.Popen[bytes]:
     """Start a cluster of one node there."""
-    return node_at("--head", f"--port={port}", "--include-dashboard=false")
-
-
-def node_at(*place: str) -> subprocess.Popen[bytes]:
-    """Start a node of a cluster."""
-    command = [str(Path(sys.executable).with_name("ray")), "start", *place, "--num-cpus=1", "--block"]
-    command += ["--node-ip-address=127.0.0.1", f"--object-store-memory={100 * 2**20}"]
+    command = [
+        str(Path(sys.executable).with_name("ray")),
+        "start",
+        "--head",
+        f"--port={port}",
+        "--num-cpus=1",
+        "--block",
+    ]
+    command += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--object-store-memory={100 * 2**20}"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
@@ -205,26 +207,6 @@ def a_cluster_is_waited_for() -> None:
     assert not raised.value.can_heal
 
 
-def nodes_are_waited_for() -> None:
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    from flows.checks.preflight import check_before_start
-    from flows.services.ray_cluster import RayUnavailableError
-
-    port, notes = random.randrange(20_000, 30_000), list[str]()
-    address = f"127.0.0.1:{port}"
-    nodes = [head_at(port)]
-    try:
-        missing = r"nothing to join within 60 s \(ray.wait_s\): 1 of 2 nodes have joined \(ray.nodes\)"
-        with pytest.raises(RayUnavailableError, match=missing):
-            check_before_start(configured(address=address, nodes=2, wait_s=60), notes.append)
-        nodes.append(node_at(f"--address={address}"))
-        check_before_start(configured(address=address, nodes=2, wait_s=200), notes.append)
-    finally:
-        for node in reversed(nodes):
-            kill_all(node)
-    assert notes[0].startswith("ray.address: ")
-
-
 def a_control_process_that_dies_while_ray_starts_ends_the_driver() -> None:
     import psutil
 
@@ -257,7 +239,6 @@ CASES = [
     two_threads_that_wait_lose_ray_once,
     a_failing_start_is_one_line,
     a_cluster_is_waited_for,
-    nodes_are_waited_for,
 ]
 
 

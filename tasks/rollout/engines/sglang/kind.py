@@ -70,7 +70,7 @@ class SglangKind(EngineKind):
                 return Finding(Outcome.FAILED, "; ".join(unhealthy), fix)
             return Finding(Outcome.OK, f"{_counted(len(config.sglang_urls))} healthy")
         if not is_here:
-            return Finding(Outcome.NOTE, "servers are started on the cluster; its nodes were not checked")
+            return Finding(Outcome.OK, "servers are started on the cluster, whose nodes are looked at with Ray")
         command = config.sglang.command
         if command is None and find_installation() is None:
             return Finding(Outcome.FAILED, f"not found in {looked_in()}", _GET_SGLANG)

@@ -1,0 +1,133 @@
+"""Checks of a cluster before a run: its nodes have joined, hold what is reserved, and lack nothing that stages need.
+
+A stage would miss a package, a folder or SGLang only when it starts there, hours later.
+"""
+
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from packaging.requirements import Requirement
+
+from flows.capacity.planner import needs_of
+from flows.services.ray_cluster import Note, RayCluster
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InputError, first_line
+from tasks.rollout.engines.kind import Outcome, kind_of
+
+_PACKAGE = "kernelmill"
+_FIX = "install what deployments/container/Dockerfile installs"
+
+
+def check_cluster(config: RunConfig, note: Note = lambda _text: None) -> None:
+    """Check the cluster that `ray.address` names. Waits for `ray.nodes`, and tells `note` so.
+
+    Raises InputError for what can never work, RayUnavailableError if nodes do not join in time.
+    """
+    cluster = RayCluster(config.ray, needs_of(config))
+    joined = cluster.join(note)
+    try:
+        cluster.bundles()
+        _check_nodes(config)
+    finally:
+        if joined:
+            cluster.stop()
+
+
+def _check_nodes(config: RunConfig) -> None:
+    """Raise InputError for the first node that lacks something."""
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    remote: Any = ray.remote
+    look, resource = remote(num_cpus=0, max_retries=0)(lacking), config.ray.worker_resource
+    nodes = [node for node in ray.nodes() if node["Alive"] and (resource is None or resource in node["Resources"])]
+    mark = Path(config.runs_dir).absolute() / f".seen-by-nodes-{uuid4().hex}"
+    mark.touch()
+    try:
+        answers = [
+            look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+                config, mark, _declared(), _models(config), _may_generate(config, node["Resources"])
+            )
+            for node in nodes
+        ]
+        for node, answer in zip(nodes, answers, strict=True):
+            try:
+                lack: str | None = ray.get(answer, timeout=config.ray.wait_s)
+            except GetTimeoutError:
+                lack = f"no answer within {config.ray.wait_s:g} s (ray.wait_s)"
+            except RayError as error:
+                lack = first_line(error)
+            if lack is not None:
+                raise InputError(f"ray.address: node {node['NodeManagerAddress']}: {lack}")
+    finally:
+        mark.unlink()
+
+
+def lacking(
+    config: RunConfig, mark: Path, packages: list[str], models: dict[str, str], may_generate: bool
+) -> str | None:
+    """Return what this machine lacks for a run's stages, or None.
+
+    Args:
+        config: the run's settings.
+        mark: a file in the folder of runs that the machine of the run has made.
+        packages: names of the packages that have to be installed.
+        models: folders of models, by the settings that name them.
+        may_generate: the rollout's process may be placed here, with the servers that it starts.
+    """
+    missing = [name for name in packages if not _is_installed(name)]
+    if missing:
+        return f"found no package {missing[0]}, expected {len(packages)} packages: {_FIX}"
+    if not mark.is_file():
+        return f"runs_dir: found no such folder as here at {mark.parent}, expected one that all nodes share"
+    for setting, folder in models.items():
+        if not Path(folder).exists():
+            return f"{setting}: found no folder {folder} there, expected it on all nodes"
+    return _lacks_engine(config) if may_generate else None
+
+
+def _lacks_engine(config: RunConfig) -> str | None:
+    """Return what the engine lacks here, or None."""
+    try:
+        engine = kind_of(config.rollout)
+        engine.check(config.rollout, config.has_team, is_here=True)
+    except InputError as error:
+        return str(error)
+    found = engine.look(config.rollout, is_here=True)
+    return f"{engine.label}: {found.found}" if found.outcome is Outcome.FAILED else None
+
+
+def _declared() -> list[str]:
+    """Return the names of the packages that this machine has for a run."""
+    try:
+        declared = [Requirement(line) for line in requires(_PACKAGE) or []]
+    except PackageNotFoundError:
+        return []
+    return [each.name for each in declared if each.marker is None or each.marker.evaluate({"extra": "train"})]
+
+
+def _models(config: RunConfig) -> dict[str, str]:
+    """Return the folders of models that this machine has, by the settings that name them. Other names are a hub's."""
+    agents = config.rollout.episode.agents
+    named = {
+        "model.pretrained": config.model.pretrained,
+        **{f"rollout.episode.agents.{name}.pretrained": agent.pretrained for name, agent in agents.items()},
+        "update.critic.pretrained": config.update.critic.pretrained if config.update.estimator.critic else None,
+    }
+    return {setting: folder for setting, folder in named.items() if folder is not None and Path(folder).exists()}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _may_generate(config: RunConfig, resources: dict[str, float]) -> bool:
+    """True for a node with the GPUs that the rollout's process, or one of its servers, takes."""
+    return resources.get("GPU", 0.0) >= max(needs_of(config)["rollout"].gpus)

@@ -35,7 +35,8 @@ wait $run; code=$?
 while kill -0 $run 2> /dev/null; do wait $run; code=$?; done # a signal ends `wait`, not the run
 kill $(jobs -p) 2> /dev/null
 wait
-srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" rm -rf "$folder"
+# A job that scancel ends has no steps any more.
+srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" rm -rf "$folder" 2> /dev/null || rm -rf "$folder"
 # A job that scancel ends is completing by now. One whose time limit is near still runs.
 [ $code -ne 143 ] || [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T)" != RUNNING ] ||
   exec scontrol requeue "$SLURM_JOB_ID"

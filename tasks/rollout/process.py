@@ -29,8 +29,8 @@ def start_servers(config: RolloutConfig, write_model: Callable[[Path], Path], ag
 def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
     """Yield what a streaming method of the rollout's process yields; the process is started if needed, with `gpus`.
 
-    Needs a running Ray. Raises the KernelmillError that the method raised, InfrastructureError if the process died.
-    The process is stopped if the caller stops before the end: nobody waits for its work any more.
+    Needs a running Ray. Raises the KernelmillError or OSError that the method raised, InfrastructureError if the
+    process died. It is stopped if the caller stops before the end: nobody waits for its work any more.
     """
     worker = _worker(gpus)
     try:
@@ -45,6 +45,8 @@ def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
     except RayTaskError as error:
         if isinstance(error.cause, KernelmillError):
             raise error.cause from None
+        if isinstance(error.cause, OSError):  # Ray's own of it has no number: a full disk would not be known as one
+            raise error.cause from error
         raise
     except RayActorError as error:
         stop_worker(WORKER)

@@ -20,21 +20,22 @@ export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$SLURM_CPUS_ON_NODE} # steps do
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))') || exit 1
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN # srun passes them on
 host=$(python -c 'import ray; print(ray.util.get_node_ip_address())') || exit 1
-address=$host:$((20000 + SLURM_JOB_ID % 10000)) folder=/tmp/ray-$SLURM_JOB_ID # others may have /tmp/ray, and its port
+port=$((20000 + SLURM_JOB_ID % 10000)) folder=/tmp/ray-$SLURM_JOB_ID # another job may have /tmp/ray, and its port
+address=$host:$port
 others=$((SLURM_JOB_NUM_NODES - 1))
 
 ray_on() { # NODES, SRUN'S OPTION, RAY'S OPTION…
   srun --nodes="$1" --ntasks="$1" "$2" ray start --block --disable-usage-stats --temp-dir="$folder" \
     --num-cpus="$SRUN_CPUS_PER_TASK" "${@:3}" &
 }
-ray_on 1 --nodelist="$SLURMD_NODENAME" --head --node-ip-address="$host" --port="${address#*:}" --include-dashboard=false
-[ $others -eq 0 ] || ray_on $others --exclude="$SLURMD_NODENAME" --address="$address"
+ray_on 1 --nodelist="$SLURMD_NODENAME" --head --node-ip-address="$host" --port=$port --include-dashboard=false
+steps=$!
+[ $others -eq 0 ] || { ray_on $others --exclude="$SLURMD_NODENAME" --address="$address"; steps="$! $steps"; }
 kernelmill train --config "$config" --set "ray.address=$address" --set "ray.nodes=$SLURM_JOB_NUM_NODES" "$@" &
 run=$!
 wait $run; code=$?
 while kill -0 $run 2> /dev/null; do wait $run; code=$?; done # a signal ends `wait`, not the run
-kill $(jobs -p) 2> /dev/null
-wait
+for step in $steps; do kill "$step"; wait "$step"; done 2> /dev/null # the head last: the others take leave of it
 # A job that scancel ends has no steps any more.
 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" rm -rf "$folder" 2> /dev/null || rm -rf "$folder"
 # A job that scancel ends is completing by now. One whose time limit is near still runs.

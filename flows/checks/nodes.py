@@ -10,10 +10,11 @@ from uuid import uuid4
 
 from packaging.requirements import Requirement
 
-from flows.capacity.planner import needs_of
+from flows.capacity.planner import gpus_of, needs_of
 from flows.services.ray_cluster import Note, RayCluster
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError, first_line
+from tasks.cluster.placement import living_nodes
 from tasks.rollout.engines.kind import Outcome, kind_of
 
 _PACKAGE = "kernelmill"
@@ -21,7 +22,7 @@ _FIX = "install what deployments/container/Dockerfile installs"
 
 
 def check_cluster(config: RunConfig, note: Note = lambda _text: None) -> None:
-    """Check the cluster that `ray.address` names. Waits for `ray.nodes`, and tells `note` so.
+    """Check the cluster that `ray.address` names. Waits for `ray.nodes`; tells `note` so, and that GPUs are missing.
 
     Raises InputError for what can never work, RayUnavailableError if nodes do not join in time.
     """
@@ -30,6 +31,9 @@ def check_cluster(config: RunConfig, note: Note = lambda _text: None) -> None:
     try:
         cluster.bundles()
         _check_nodes(config)
+        found, wanted = sum(node.get("GPU", 0.0) for node in living_nodes()), gpus_of(config)
+        if found < wanted:  # an autoscaler may add nodes once they are asked for
+            note(f"ray.address: found {found:g} GPUs, expected {wanted}: stages wait until the cluster has them")
     finally:
         if joined:
             cluster.stop()

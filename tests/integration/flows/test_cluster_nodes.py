@@ -73,6 +73,8 @@ def main(folder: Path) -> None:
         nodes.append(node(f"--address={address}", sglang="/nowhere"))
         assert told(runs, address, ray={"nodes": 2}) == ""
         assert f"ray.address: {missing}: waiting for up to 200 s (ray.wait_s)" in NOTES
+        assert told(runs, address, ray={}, update={"gpus_per_rank": 1, "ranks": 2}) == ""
+        assert NOTES[-1] == "ray.address: found 0 GPUs, expected 2: stages wait until the cluster has them"
         lack = "rollout.engine: sglang: SGLang was not found in KERNELMILL_SGLANG=/nowhere"
         assert re.match(f"ray.address: node [0-9.]+: {lack}", told(runs, address, ray={}, **served))
         assert told(runs, address, ray={"worker_resource": "worker"}, **served) == ""

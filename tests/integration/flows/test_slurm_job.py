@@ -70,7 +70,7 @@ def ended(job: Path, state: str) -> subprocess.CompletedProcess[bytes]:
             assert process.poll() is None, (job / "log").read_text()
             time.sleep(0.2)
         process.send_signal(signal.SIGTERM)  # as `--signal=B:TERM@300` asks for: to the script alone
-        return subprocess.CompletedProcess(command, process.wait(60))
+        return subprocess.CompletedProcess(command, process.wait(300))
     finally:
         process.kill()
 

@@ -56,7 +56,7 @@ class Outcome:
 WANTS_DATA = Outcome(2, says=r"problems\.path|data/KernelBench")
 EXPECTED = (
     (r"^make |^bash \.ci/run", Outcome(elsewhere="is what CI itself calls, or calls CI")),
-    (r"^(ray up|kubectl|docker)", Outcome(elsewhere="wants a cluster or a container engine")),
+    (r"^(ray up|kubectl|docker|sbatch)", Outcome(elsewhere="wants a cluster or a container engine")),
     (
         r"^(pip|mkdocs|kernelmill airgap build)",
         Outcome(elsewhere="wants a package registry, and packages that are not ours to install here"),

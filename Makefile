@@ -26,10 +26,10 @@ setup: $(INSTALLED) ## create .venv and install the pinned dependencies (train a
 train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another run with CONFIG=file.yaml
 	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
 
-test: $(INSTALLED) ## the tests but the long and the slow ones; about eleven minutes on two cores
+test: $(INSTALLED) ## the tests but the long and the slow ones; nine minutes on two quiet cores
 	$(BIN)/python -m pytest -m 'not slow and not long' $(TWO_WORKERS) $(ARGS)
 
-long: $(INSTALLED) ## the whole loop at a small size, and processes that die, hang or wait; about twenty minutes more
+long: $(INSTALLED) ## the whole loop at a small size, and processes that die, hang or wait; half an hour more
 	$(BIN)/python -m pytest -m 'long and not slow' $(TWO_WORKERS) $(ARGS)
 
 slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples

@@ -31,7 +31,7 @@ from tasks.pipeline.store import is_available, measured, publish, published_dige
 from tasks.problems.config import ProblemsConfig
 from tasks.validation.checks import Failure, ValidationFailed
 
-pytestmark = pytest.mark.usefixtures("server")
+pytestmark = [pytest.mark.usefixtures("server"), pytest.mark.long]
 
 
 @dataclass

@@ -13,6 +13,8 @@ from kernel_sources import ROW_KERNEL, ROW_PROBLEM
 
 from kernels_eval import Verdict
 
+pytestmark = pytest.mark.long
+
 FAST = ["--set", "judge.compile=never", "--set", "judge.workers=1"]
 
 

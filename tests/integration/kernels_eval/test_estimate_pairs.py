@@ -14,6 +14,8 @@ from estimate_pairs import Pair, all_pairs, equal_pairs
 from estimate_pairs_of_memory import memory_pairs
 from estimate_pairs_of_work import work_pairs
 
+pytestmark = pytest.mark.long
+
 LEAST = 1.1
 MOST_EQUAL = 1.1
 FURTHER = [*memory_pairs(), *work_pairs()]
@@ -53,7 +55,6 @@ def test_a_defect_is_estimated_to_be_slower(judged: Judged, pair: Pair) -> None:
     assert ratio(judged, pair) >= LEAST
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pair", FURTHER, ids=lambda pair: pair.name)
 def test_a_defect_of_structure_is_estimated_to_be_slower(further: Judged, pair: Pair) -> None:
     assert ratio(further, pair) >= LEAST

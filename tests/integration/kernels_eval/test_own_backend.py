@@ -10,6 +10,8 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status
 from kernels_eval.backends import backend_named
 from kernels_eval.errors import InputError
 
+pytestmark = pytest.mark.long
+
 PROBLEM = """import torch
 import torch.nn as nn
 

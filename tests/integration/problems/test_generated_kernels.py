@@ -12,6 +12,8 @@ from tasks.problems.synthetic.sources import Shape, Style, kernel_source
 from tasks.problems.synthetic.suite import problem_of
 from tasks.problems.synthetic.tuning import tunings
 
+pytestmark = pytest.mark.long
+
 SHAPE = Shape(rows=4096, columns=48, inner=32)
 CHAINS = ("linear>gelu>shift_columns>transpose", "layer_norm>add_tensor>softmax>sum", "scale_rows>silu>even_columns")
 
@@ -48,7 +50,6 @@ def test_every_operator_is_correct_at_its_full_size_and_compiles_in_every_style(
     assert {verdict.executed_size for verdict in verdicts} == {SHAPE.rows}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("key", [CHAINS[0], "relu>transpose"])
 def test_tuned_kernels_are_correct_and_compile(judge, key):
     composition = parse_composition(key)

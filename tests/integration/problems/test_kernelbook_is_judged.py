@@ -9,6 +9,8 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from tasks.problems.pair_formats.pair import Pair
 from tasks.problems.pairs import load_pairs
 
+pytestmark = pytest.mark.long
+
 ROWS = Path("tests/fixtures/kernelbook/rows.jsonl")
 HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 HELPERS = "torch._inductor.runtime.triton_helpers"

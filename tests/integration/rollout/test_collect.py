@@ -23,6 +23,8 @@ from tasks.rollout.process import WORKER
 from tasks.rollout.worker import RolloutRequest
 from tasks.trajectories.reader import read_trajectories, read_turns
 
+pytestmark = pytest.mark.long
+
 CONFIG = RolloutConfig(
     problems_per_iteration=4,
     samples_per_problem=4,
@@ -142,7 +144,6 @@ def test_a_rollout_that_the_judge_could_not_judge_has_failed(
     assert not destination.exists()
 
 
-@pytest.mark.long
 def test_a_killed_process_is_an_infrastructure_error_and_the_repeat_is_whole(
     policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
 ) -> None:

@@ -23,6 +23,8 @@ from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import verdict_from_row
 
+pytestmark = pytest.mark.long
+
 JUDGE = JudgeConfig(workers=2, compile="never", trials=1)
 CONFIG = RolloutConfig(
     problems_per_iteration=5,

@@ -26,6 +26,8 @@ from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.program import RankContext
 from tasks.training.ranks import run_on_ranks
 
+pytestmark = pytest.mark.long
+
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
 ENGINE = EngineConfig(threads_per_rank=1)
@@ -80,7 +82,6 @@ def test_ranks_on_gpus_make_room_after_sft(
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.long
 def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..., SftDataRef], ranks: int) -> None:
     data = make_pairs()
     engine = ENGINE.model_copy(update={"ranks": ranks})
@@ -110,7 +111,6 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     assert ours.select(exact).equals(theirs.select(exact))
 
 
-@pytest.mark.long
 def test_ranks_that_share_conversations_change_nothing(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
     data = make_pairs()
     few = CONFIG.model_copy(update={"steps": 4, "save_interval": 2, "learning_rate": 1e-4})
@@ -172,7 +172,6 @@ def test_stops_early_and_publishes_the_best_even_with_little_memory(
     assert is_available(policy)
 
 
-@pytest.mark.long
 def test_adapters_are_merged_and_a_killed_run_resumes_to_the_bit(
     tmp_path: Path, make_pairs: Callable[..., SftDataRef]
 ) -> None:

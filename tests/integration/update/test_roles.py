@@ -15,6 +15,8 @@ from tasks.update.config import UpdateConfig
 from tasks.update.past import updates_without_state
 from tests.integration.update.requested import update_policy
 
+pytestmark = pytest.mark.long
+
 BASE = UpdateConfig(
     optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05, credit="return"
 )  # the return that rows say; other credits count what later turns earn
@@ -65,7 +67,6 @@ def test_an_agent_learns_from_its_own_turns_alone(updated: Any, turns: Turns) ->
     assert not same(alone, updated("all", [*of_role(own, "generator"), *later]))
 
 
-@pytest.mark.long
 def test_agents_go_on_from_engines_that_stay_and_after_a_kill_from_updates_made_again(
     tmp_path: Path, make_policy: Callable[..., CheckpointRef], publish_rows: Publish, turns: Turns,
     caplog: pytest.LogCaptureFixture,

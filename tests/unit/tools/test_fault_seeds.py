@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "faults"))
 from injection import Disk, Injector, Switches, damage
 from schedule import PLACES, STAGES, Fault, Kind, draw
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(1, 201)
 
 

@@ -18,6 +18,8 @@ from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, P
 from tasks.rollout.engines.local.engine import load_engine
 from tasks.rollout.engines.sglang import tensors as sglang_tensors
 
+pytestmark = pytest.mark.long
+
 QUICK = SglangConfig(start_timeout_s=60, backoff_s=0.01, request_timeout_s=60)
 
 

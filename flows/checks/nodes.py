@@ -19,6 +19,8 @@ from tasks.rollout.engines.kind import Outcome, kind_of
 
 _PACKAGE = "kernelmill"
 _FIX = "install what deployments/container/Dockerfile installs"
+_ANSWER_S = 300.0
+"""Longest wait for a node's answer. One that is new to our packages fetches them first."""
 
 
 def check_cluster(config: RunConfig, note: Note = lambda _text: None) -> None:
@@ -49,6 +51,7 @@ def _check_nodes(config: RunConfig) -> None:
     look, resource = remote(num_cpus=0, max_retries=0)(lacking), config.ray.worker_resource
     nodes = [node for node in ray.nodes() if node["Alive"] and (resource is None or resource in node["Resources"])]
     mark = Path(config.runs_dir).absolute() / f".seen-by-nodes-{uuid4().hex}"
+    mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
     try:
         answers = [
@@ -59,9 +62,9 @@ def _check_nodes(config: RunConfig) -> None:
         ]
         for node, answer in zip(nodes, answers, strict=True):
             try:
-                lack: str | None = ray.get(answer, timeout=config.ray.wait_s)
+                lack: str | None = ray.get(answer, timeout=_ANSWER_S)
             except GetTimeoutError:
-                lack = f"no answer within {config.ray.wait_s:g} s (ray.wait_s)"
+                lack = f"no answer within {_ANSWER_S:g} s"
             except RayError as error:
                 lack = first_line(error)
             if lack is not None:

@@ -12,6 +12,7 @@ from flows.checks.result import CheckResult, Outcome, checked, failed, note, ok
 from flows.checks.settings import check_settings
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InfrastructureError, InputError
 from tasks.rollout.engines.health import HEALTH_TIMEOUT_S
 from tasks.rollout.engines.kind import kind_of
 
@@ -76,7 +77,10 @@ def ray(config: RunConfig) -> CheckResult:
 def _cluster(config: RunConfig) -> None:
     if config.ray.address is not None:
         check_address(config.ray)  # `check_cluster` waits for one that does not answer
-        check_cluster(config)
+        try:
+            check_cluster(config)
+        except InfrastructureError as error:
+            raise InputError(str(error)) from error
 
 
 def prefect(_: RunConfig) -> CheckResult:

@@ -4,6 +4,7 @@ Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN), with the same
 listens on loopback only, and gets a random token unless the environment sets one: its ports allow running any code.
 """
 
+import logging
 import math
 import os
 import secrets
@@ -253,6 +254,8 @@ def _initialize(patience_s: float | None = None, **options: Any) -> Any:
     handler = signal.getsignal(signal.SIGTERM)
     import ray
 
+    if threading.current_thread() is not threading.main_thread():
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns that it leaves SIGTERM alone
     try:
         with ending_if_control_dies(), nullcontext() if patience_s is None else waiting_for_node(patience_s):
             return ray.init(log_to_driver=False, configure_logging=False, **options)

@@ -39,16 +39,24 @@ NOTES: list[str] = []
 
 def told(runs: Path, address: str, wait_s: float = 200, **settings: Any) -> str:
     """Return what is told of a run before it starts; "" if it may start. NOTES gets what is told of waiting."""
+    from flows.checks import verify
     from flows.checks.nodes import check_cluster
+    from flows.checks.result import Outcome
     from flows.settings.configuration import check_configuration
     from kernels_eval.errors import KernelmillError
 
     ray = {"address": address, "wait_s": wait_s, **settings.pop("ray")}
+    config = check_configuration({"runs_dir": str(runs), "ray": ray, **settings}, "here")
     try:
-        check_cluster(check_configuration({"runs_dir": str(runs), "ray": ray, **settings}, "here"), NOTES.append)
+        check_cluster(config, NOTES.append)
     except KernelmillError as error:
-        return str(error)
-    return ""
+        found = str(error)
+    else:
+        found = ""
+    if not wait_s:  # else it waits again
+        said = verify.ray(config)
+        assert said.found == found if found else said.outcome is Outcome.OK
+    return found
 
 
 def main(folder: Path) -> None:
@@ -66,6 +74,7 @@ def main(folder: Path) -> None:
     ]  # fmt: skip
     try:
         assert told(runs, address, ray={"nodes": 1}) == ""
+        assert told(runs, address, 0, ray={}) == ""
         missing = "1 of 2 nodes have joined (ray.nodes)"
         assert told(runs, address, 0, ray={"nodes": 2}) == (
             f"ray.address: nothing to join within 0 s (ray.wait_s): {missing}."

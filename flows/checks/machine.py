@@ -5,11 +5,12 @@ import platform
 import shutil
 import sys
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from flows.capacity.memory import GIB, shape_of
 from flows.capacity.planner import disk_bytes, gpus_of
+from flows.checks.packages import OURS, declared_packages, wrong_packages
 from flows.checks.preflight import FREE_BYTES, check_disk, check_gpus
 from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.gpus import gpus_here
@@ -19,7 +20,6 @@ from kernels_eval.errors import InputError
 
 LEAST_PYTHON, BELOW_PYTHON = (3, 11), (3, 14)
 LEAST_MEMORY_BYTES = 4 * GIB
-_PACKAGE = "kernelmill"
 
 
 def python(_: RunConfig) -> CheckResult:
@@ -32,22 +32,11 @@ def python(_: RunConfig) -> CheckResult:
 
 def packages(_: RunConfig) -> CheckResult:
     """Check that every dependency is installed in a version of the declared range."""
-    from packaging.requirements import Requirement
-
     try:
-        declared = [Requirement(line) for line in requires(_PACKAGE) or []]
+        needed = declared_packages()
     except PackageNotFoundError:
-        return note("packages", f"{_PACKAGE} itself is not installed; run from the checkout", "make setup")
-    wrong: list[str] = []
-    needed = [item for item in declared if item.marker is None or item.marker.evaluate({"extra": ""})]
-    for requirement in needed:
-        try:
-            installed = version(requirement.name)
-        except PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
-            continue
-        if not requirement.specifier.contains(installed, prereleases=True):
-            wrong.append(f"{requirement.name} {installed}, expected {requirement.specifier}")
+        return note("packages", f"{OURS} itself is not installed; run from the checkout", "make setup")
+    wrong = wrong_packages(needed)
     if wrong:
         return failed("packages", "; ".join(wrong), "make setup (installs deployments/constraints.txt into .venv)")
     return ok("packages", f"{len(needed)} dependencies in their declared ranges")

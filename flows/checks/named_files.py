@@ -34,26 +34,36 @@ def check_model_folder(where: str, name: str | None) -> None:
 
 def missing_files(config: RunConfig) -> list[str]:
     """Return `setting: path` for each file or folder that the configuration names and that is not there."""
-    megatron = config.model.megatron
+    models = named_models(config)
     named: dict[str, str | None] = {
         "problems.path": None if config.problems.is_generated else config.problems.path,
         "problems.heldout_path": config.problems.heldout_path,
         "sft.data.path": None if config.sft.is_left_out else config.sft.data.path,
-        "model.pretrained": config.model.pretrained if megatron is None else str(megatron),
+        "model.pretrained": models.get("model.pretrained"),
         "model.like": config.model.like,
-        "update.critic.pretrained": _trained_critic(config),
+        "update.critic.pretrained": models.get("update.critic.pretrained"),
         "update.deepspeed": config.update.deepspeed,
         "validation.suites": config.validation.suites,
     }
-    agents = config.rollout.episode.agents
-    of_agents = {f"rollout.episode.agents.{name}.pretrained": agent.pretrained for name, agent in agents.items()}
-    named |= of_agents
-    hubs = {*of_agents, *(["model.pretrained"] if megatron is None else [])}
+    never_on_a_hub = {"update.critic.pretrained"} | ({"model.pretrained"} if config.model.megatron else set[str]())
+    hubs = models.keys() - never_on_a_hub
     return [
         f"{setting}: {name}"
-        for setting, name in named.items()
+        for setting, name in (named | models).items()
         if name is not None and not (Path(name).exists() or (setting in hubs and _may_be_on_a_hub(name)))
     ]
+
+
+def named_models(config: RunConfig) -> dict[str, str]:
+    """Return the pretrained models that the configuration names, folders or names of a hub, by their settings."""
+    megatron = config.model.megatron
+    agents = config.rollout.episode.agents
+    named = {
+        "model.pretrained": config.model.pretrained if megatron is None else str(megatron),
+        "update.critic.pretrained": _trained_critic(config),
+        **{f"rollout.episode.agents.{name}.pretrained": agent.pretrained for name, agent in agents.items()},
+    }
+    return {setting: name for setting, name in named.items() if name is not None}
 
 
 def _trained_critic(config: RunConfig) -> str | None:

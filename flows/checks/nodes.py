@@ -3,21 +3,21 @@
 A stage would miss a package, a folder or SGLang only when it starts there, hours later.
 """
 
-from importlib.metadata import PackageNotFoundError, requires, version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from packaging.requirements import Requirement
-
 from flows.capacity.planner import gpus_of, needs_of
+from flows.checks.named_files import named_models
+from flows.checks.packages import declared_packages, wrong_packages
 from flows.services.ray_cluster import Note, RayCluster
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError, first_line
 from tasks.cluster.placement import living_nodes
 from tasks.rollout.engines.kind import Outcome, kind_of
 
-_PACKAGE = "kernelmill"
 _FIX = "install what deployments/container/Dockerfile installs"
 _ANSWER_S = 300.0
 """Longest wait for a node's answer. One that is new to our packages fetches them first."""
@@ -56,7 +56,7 @@ def _check_nodes(config: RunConfig) -> None:
     try:
         answers = [
             look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-                config, mark, _declared(), _models(config), _may_generate(config, node["Resources"])
+                config, mark, _declared(), _models_here(config), _may_generate(config, node["Resources"])
             )
             for node in nodes
         ]
@@ -81,13 +81,13 @@ def lacking(
     Args:
         config: the run's settings.
         mark: a file in the folder of runs that the machine of the run has made.
-        packages: names of the packages that have to be installed.
+        packages: requirements of packages that have to be installed.
         models: folders of models, by the settings that name them.
         may_generate: the rollout's process may be placed here, with the servers that it starts.
     """
-    missing = [name for name in packages if not _is_installed(name)]
-    if missing:
-        return f"found no package {missing[0]}, expected {len(packages)} packages: {_FIX}"
+    wrong = wrong_packages(packages)
+    if wrong:
+        return f"packages: {'; '.join(wrong)}: {_FIX}"
     if not mark.is_file():
         return f"runs_dir: found no such folder as here at {mark.parent}, expected one that all nodes share"
     for setting, folder in models.items():
@@ -108,31 +108,20 @@ def _lacks_engine(config: RunConfig) -> str | None:
 
 
 def _declared() -> list[str]:
-    """Return the names of the packages that this machine has for a run."""
-    try:
-        declared = [Requirement(line) for line in requires(_PACKAGE) or []]
-    except PackageNotFoundError:
-        return []
-    return [each.name for each in declared if each.marker is None or each.marker.evaluate({"extra": "train"})]
+    """Return the packages that a run needs; none if ours is not installed here, and so declares nothing."""
+    with suppress(PackageNotFoundError):
+        return declared_packages("train")
+    return []
 
 
-def _models(config: RunConfig) -> dict[str, str]:
-    """Return the folders of models that this machine has, by the settings that name them. Other names are a hub's."""
-    agents = config.rollout.episode.agents
-    named = {
-        "model.pretrained": config.model.pretrained,
-        **{f"rollout.episode.agents.{name}.pretrained": agent.pretrained for name, agent in agents.items()},
-        "update.critic.pretrained": config.update.critic.pretrained if config.update.estimator.critic else None,
-    }
-    return {setting: folder for setting, folder in named.items() if folder is not None and Path(folder).exists()}
+def _models_here(config: RunConfig) -> dict[str, str]:
+    """Return the folders of models that stages on nodes read, by the settings that name them.
 
-
-def _is_installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
+    A name without a folder is a hub's. A Megatron checkpoint is converted by the driver.
+    """
+    converted = {"model.pretrained"} if config.model.megatron else set[str]()
+    named = named_models(config)
+    return {setting: name for setting, name in named.items() if setting not in converted and Path(name).exists()}
 
 
 def _may_generate(config: RunConfig, resources: dict[str, float]) -> bool:

@@ -92,14 +92,14 @@ def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
         return
     if _is_initialized():
         RayCluster(config, needs).bundles()
-    else:
-        if len(config.placement) > 1:
-            raise InputError(
-                f"ray.placement: {len(config.placement)} groups want a node each, a local Ray is one node; "
-                "name a cluster in ray.address, or put the kinds into one group"
-            )
-        here = {"CPU": float(config.cpus or os.cpu_count() or 1), "GPU": float(len(gpus_here()))}
-        bundles_for(config.placement, needs, [here])
+        return
+    if len(config.placement) > 1:
+        raise InputError(
+            f"ray.placement: {len(config.placement)} groups want a node each, a local Ray is one node; "
+            "name a cluster in ray.address, or put the kinds into one group"
+        )
+    here = {"CPU": float(config.cpus or os.cpu_count() or 1), "GPU": float(len(gpus_here()))}
+    bundles_for(config.placement, needs, [here])
 
 
 def _is_initialized() -> bool:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -153,9 +153,14 @@ def _is_taken(waiting: _Waiting) -> bool:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     try:
-        with temporary_settings({PREFECT_API_URL: waiting.api_url}), get_client(sync_client=True) as client:
+        with ExitStack() as opened:
+            try:
+                opened.enter_context(temporary_settings({PREFECT_API_URL: waiting.api_url}))
+                client = opened.enter_context(get_client(sync_client=True))
+            except KeyError:  # it reads the environment: a variable may go meanwhile
+                return False
             waiting.action(client)
-    except (httpx.TransportError, KeyError):  # Prefect reads the environment: a variable may go meanwhile
+    except httpx.TransportError:
         return False
     except (httpx.HTTPError, PrefectHTTPStatusError) as error:
         _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", waiting.description, error)

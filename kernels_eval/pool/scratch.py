@@ -19,7 +19,7 @@ from pathlib import Path
 PREFIX = "kernels-eval-"
 _LOCK = ".lock"
 _UNLOCKED_LIFETIME_S = 3600.0
-_KEPT = frozenset({_LOCK, "builds", "device.lock", "device.turn"})
+_KEPT = frozenset({_LOCK, "builds", "device.lock", "device.door"})
 _CACHES = ("triton", "torchinductor_")
 """Folders of caches: their contents are removed, they stay."""
 _FILE_LIFETIME_S = 300.0

@@ -178,8 +178,11 @@ def device_facts() -> DeviceFacts:
 class DeviceLock:
     """Lock among the workers of this machine, over two files: what is timed has the device to itself.
 
-    Whoever waits holds the turn, so that those who share the device cannot keep one out who needs it alone. Long work
-    beside others gives way between its parts. The system releases both if their holder dies.
+    The door is open to those who share the device as long as nobody needs it alone. Those who do hold the door shut
+    together, and have the device one after another: then all who wait share it at once. With turns in the order of
+    asking, nearly every turn of one alone would wait for those before it, and few would share. Nobody has the device
+    alone twice without sharing it in between. Long work beside others gives way between its parts. The system releases
+    both files if their holder dies.
     """
 
     def __init__(self, folder: Path, synchronize: Callable[[], object]) -> None:
@@ -190,8 +193,8 @@ class DeviceLock:
         """How this process has the device; 0: not at all."""
         self.seconds: dict[str, float] = dict.fromkeys(("alone", "alone_waited", "shared", "shared_waited"), 0.0)
         """For which this process had the device alone, or beside others, and for which it waited for either."""
-        self._turn, self._device = (
-            os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("device.turn", "device.lock")
+        self._door, self._device = (
+            os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("device.door", "device.lock")
         )
 
     def alone(self) -> AbstractContextManager[None]:
@@ -212,17 +215,23 @@ class DeviceLock:
 
     def _take(self, operation: int) -> None:
         started = time.perf_counter()
-        fcntl.flock(self._turn, fcntl.LOCK_EX)
-        try:
-            fcntl.flock(self._device, operation)
-        finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+        if operation == fcntl.LOCK_EX:
+            fcntl.flock(self._door, fcntl.LOCK_SH)  # shut until this one has had the device
+            fcntl.flock(self._device, fcntl.LOCK_EX)
+        else:
+            fcntl.flock(self._door, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._device, fcntl.LOCK_SH)
+            finally:
+                fcntl.flock(self._door, fcntl.LOCK_UN)
         self._since = time.perf_counter()
         self._held_as = operation
         self.seconds[f"{_NAMES[operation]}_waited"] += self._since - started
 
     def _release(self, operation: int) -> None:
         fcntl.flock(self._device, fcntl.LOCK_UN)
+        if operation == fcntl.LOCK_EX:
+            fcntl.flock(self._door, fcntl.LOCK_UN)
         self._held_as = 0
         self.seconds[_NAMES[operation]] += time.perf_counter() - self._since
 

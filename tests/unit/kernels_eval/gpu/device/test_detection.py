@@ -149,6 +149,40 @@ def test_who_shares_the_device_cannot_keep_one_out_who_needs_it_alone(tmp_path: 
             thread.join()
 
 
+def waiting(path: Path) -> int:
+    """Number of those who wait for a file's lock."""
+    inode = f":{path.stat().st_ino} "
+    return sum("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_those_who_need_the_device_alone_have_it_before_those_who_share_it_and_these_at_once(tmp_path: Path) -> None:
+    """In the order of asking, one who shares would let one of the others in, and have the next one wait for it."""
+    order: list[str] = []
+    together = threading.Barrier(2)
+
+    def take(name: str) -> None:
+        lock = detection.DeviceLock(tmp_path, lambda: None)
+        if name == "alone":
+            with lock.alone():
+                order.append(name)
+        else:
+            with lock.shared():
+                order.append(name)
+                together.wait(60)
+
+    threads = [threading.Thread(target=take, args=(name,), daemon=True) for name in ("shared", "alone", "shared")]
+    until = time.monotonic() + 60
+    with detection.DeviceLock(tmp_path, lambda: None).alone():
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while waiting(tmp_path / "device.door") + waiting(tmp_path / "device.lock") < number:
+                assert time.monotonic() < until
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join(60)
+    assert order == ["alone", "shared", "shared"]
+
+
 def test_long_work_beside_others_gives_way_to_who_needs_the_device_alone(tmp_path: Path) -> None:
     synchronized: list[int] = []
     lock = detection.DeviceLock(tmp_path, lambda: synchronized.append(1))

@@ -213,6 +213,32 @@ def _products() -> list[Pair]:
     ]
 
 
+LONG_ROW = """
+@triton.jit
+def peak_and_mean(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = x_ptr + tl.program_id(0) * columns + tl.arange(0, BLOCK)
+    largest, total = tl.full([BLOCK], -float("inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
+    for start in range(0, columns, BLOCK):
+        x = tl.load(row + start)
+        largest = tl.maximum(largest, x)
+{loop}        total += x
+    tl.store(out_ptr + tl.program_id(0), tl.max(largest) - tl.sum(total) / columns)
+"""
+_SECOND_LOOP = "    for start in range(0, columns, BLOCK):\n        x = tl.load(row + start)\n"
+_LONG_ROW = """
+out = torch.empty(x.shape[0], device=x.device)
+peak_and_mean[(x.shape[0],)](x, out, x.shape[1], BLOCK=4096, num_warps=8)
+return out
+"""
+
+
+def _again() -> list[Pair]:
+    """Rows of 256 KB that are read once, and twice: all programs together have more of them than a cache holds."""
+    once, twice = (module(LONG_ROW.format(loop=loop), _LONG_ROW) for loop in ("", _SECOND_LOOP))
+    rows = problem("x.amax(1) - x.mean(1)", "torch.randn(1024, 65536)")
+    return [Pair("long rows that are read twice", rows, once, twice)]
+
+
 def memory_pairs() -> list[Pair]:
     """Return the pairs of this module."""
-    return [*_access(), *_tiles(), *_products()]
+    return [*_access(), *_tiles(), *_products(), *_again()]

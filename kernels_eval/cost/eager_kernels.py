@@ -28,6 +28,10 @@ _KERNELS: dict[str, tuple[tuple[float, float], ...]] = {
 _BATCH_NORM_IN_TRAINING = (_REDUCED, _SMALL, _SMALL, _MAPPED)
 _SLOWDOWN = {"cumsum": 3.6, "cumprod": 3.6, "logcumsumexp": 3.6}
 """Time of a large scan over the time of a copy."""
+_SOFTMAX = frozenset({"_softmax", "_log_softmax"})
+_SOFTMAX_READS, _SOFTMAX_HELD_BYTES = 3, 48 << 10
+"""A block of PyTorch's softmax reads its row for the maximum, for the sum and for the results, unless the row fits
+into shared memory."""
 _COPIES = frozenset({"clone", "copy_", "_to_copy"})
 _SLOWDOWN_OF_TRANSPOSITION = 2.8
 """Time of a large copy whose elements lie apart in its source, over the time of a copy."""
@@ -44,6 +48,8 @@ def kernels_of(launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: 
         passes = _BATCH_NORM_IN_TRAINING
     if passes:
         return [_pass(launch, place, kernel, largest_bytes) for place, kernel in enumerate(passes)]
+    if name in _SOFTMAX:
+        launch = _reading_again(launch, *args[:2])
     factor = _SLOWDOWN.get(name, 1.0)
     if name in _COPIES and _is_apart(args):
         factor = _SLOWDOWN_OF_TRANSPOSITION
@@ -61,6 +67,24 @@ def _pass(launch: Launch, place: int, kernel: tuple[float, float], largest_bytes
             "again_bytes": reads if place else min(launch.again_bytes, reads),
             "operations": {} if place else launch.operations,
             "programs": launch.programs if reads else 1.0,
+        }
+    )
+
+
+def _reading_again(launch: Launch, given: torch.Tensor, dimension: int) -> Launch:
+    """Return the launch of a softmax with what its blocks read again, over the last dimension."""
+    is_last = given.dim() > 0 and dimension in (-1, given.dim() - 1)
+    row_bytes = given.shape[-1] * given.element_size() if is_last else 0
+    if row_bytes <= _SOFTMAX_HELD_BYTES:
+        return launch
+    again = float((_SOFTMAX_READS - 1) * given.numel() * given.element_size())
+    rows = given.numel() // given.shape[-1]
+    return launch.model_copy(
+        update={
+            "l2_bytes": launch.l2_bytes + again,
+            "reread_bytes": again,
+            "reread_reach": float(row_bytes),
+            "programs": min(launch.programs, float(rows)),
         }
     )
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kernels_eval.cost.launch import SECTOR_ELEMENTS, Launch, Operation
 
 _COUNTS = (
-    "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "most_accesses",
-    "most_reductions", "contention", "same_address", "largest_index",
-    "asked_bytes",
+    "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes",
+    "most_accesses", "most_reductions", "contention", "same_address", "largest_index", "asked_bytes",
 )  # fmt: skip
-_TRAFFIC = (*_COUNTS[1:], "lane_bytes", "busy_share", "operations", "is_copy")
+_TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "busy_share", "operations", "is_copy")
 
 
 def extrapolate(
@@ -118,7 +117,9 @@ def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     programs = true.programs / counted.programs if counted.programs else rows
     given_bytes = min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
     made = (counted.dram_bytes - counted.given_bytes) * rows
-    growing = ("written_bytes", "again_bytes", "contention", "same_address", "largest_index", "asked_bytes")
+    growing = (
+        "written_bytes", "again_bytes", "reread_bytes", "contention", "same_address", "largest_index", "asked_bytes",
+    )  # fmt: skip
     counts = {name: getattr(counted, name) * rows for name in growing}
     return counted.model_copy(
         update={

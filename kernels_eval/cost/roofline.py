@@ -35,14 +35,18 @@ class _Cache:
     def __init__(self, hardware: Hardware) -> None:
         self._size = hardware.cache_bytes
         self._reach = hardware.reuse_bytes
+        self._kept = hardware.kept_caches * hardware.cache_bytes
         self._filled = self._written = self._largest = 0.0
 
-    def traffic(self, launch: Launch) -> float:
+    def traffic(self, launch: Launch, together: float) -> float:
         """Return the bytes that a launch moves from and to DRAM, among them others' data that it evicts.
 
-        What an earlier launch touched is found in the cache if no launch so far moved more than it holds.
+        What an earlier launch touched is found in the cache if no launch so far moved more than it holds. What a
+        program reads again is, as far as the cache holds what all that run at a time (`together`) read in between.
         """
         missed = launch.again_bytes * _share_missed(self._largest / self._reach)
+        between = together * launch.reread_reach
+        missed += launch.reread_bytes * (1.0 - min(1.0, self._kept / between) if between else 0.0)
         fresh = max(launch.dram_bytes - launch.written_bytes - launch.again_bytes, 0.0) + missed
         new = fresh + launch.written_bytes
         evicted = min(new, max(self._size - self._filled, 0.0))
@@ -70,7 +74,7 @@ def launch_times(
     cache = _Cache(hardware)
     known = list(usages) or [None] * len(launches)
     return [
-        _launch_time(launch, hardware, usage, cache.traffic(launch))
+        _launch_time(launch, hardware, usage, cache.traffic(launch, _at_a_time(launch, hardware)))
         for launch, usage in zip(launches, known, strict=True)
     ]
 
@@ -78,6 +82,14 @@ def launch_times(
 def time_of(launch: Launch, hardware: Hardware) -> float:
     """Return the seconds of one launch."""
     return total_s([launch], hardware)
+
+
+def _at_a_time(launch: Launch, hardware: Hardware) -> float:
+    """Return how many programs of a launch run at a time, if registers and shared memory suffice: none gains by more
+    of them.
+    """
+    resident = resident_programs(launch.warps, None, hardware.architecture)
+    return min(max(launch.programs, 1.0), hardware.processors * resident)
 
 
 def _launch_time(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> LaunchTime:

@@ -55,8 +55,8 @@ MAY_GO_BY_SIZE = frozenset(
 )
 """Failures at smaller sizes of candidates that rely on the problem's own."""
 _GROWING = (
-    "dram_bytes", "written_bytes", "again_bytes", "given_bytes", "contention", "same_address", "largest_index",
-    "asked_bytes", "most_accesses", "most_reductions",
+    "dram_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes", "contention", "same_address",
+    "largest_index", "asked_bytes", "most_accesses", "most_reductions",
 )  # fmt: skip
 
 
@@ -149,6 +149,7 @@ def _extended(counted: Launch, true: Launch, growth: float, longer: float, deepe
     changes: dict[str, object] = {name: getattr(counted, name) * growth for name in _GROWING}
     if counted.programs:  # of the program with the most
         changes |= {name: getattr(counted, name) * work / programs for name in ("most_accesses", "most_reductions")}
+        changes["reread_reach"] = counted.reread_reach * max(1.0, growth / programs)
     operations = {name: count * work for name, count in counted.operations.items()}
     return counted.model_copy(
         update={**changes, "l2_bytes": counted.l2_bytes * work, "operations": operations, "grid": None}

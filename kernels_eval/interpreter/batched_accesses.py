@@ -23,6 +23,7 @@ from kernels_eval.interpreter.memory_accesses import (
     Storage,
     sectors_touched,
 )
+from kernels_eval.interpreter.rereads import REREADS
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _SIZE_BITS, _PROGRAM_BITS = 20, 26
@@ -87,6 +88,7 @@ class BatchedAccesses:
         self._first += self.l2_bytes.size
         self.l2_bytes = np.zeros(count, np.int64)
         self._lanes = {}
+        REREADS.begin_batch()
 
     def undo(self) -> None:
         """Restore what the launch has written."""
@@ -107,6 +109,7 @@ class BatchedAccesses:
                 raise UnbatchableError("programs read what one of them wrote")
             self._readers(region, touched)[place.elements] = _MANY
         _flags(region, "read")[place.sectors] = True
+        _note_reads(region, flat)
         self.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
         return _loaded(region, place, mask, rest)
 
@@ -120,6 +123,7 @@ class BatchedAccesses:
         if not touched.is_given:
             self._note_readers(region, touched, place, self._who(addresses, mask))
         _flags(region, "read")[place.sectors] = True
+        _note_reads(region, addresses[0].ravel() if mask is None else addresses[0][mask[0]])
         self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask, place.is_run)
         return _loaded(region, place, mask, rest)
 
@@ -203,6 +207,11 @@ class BatchedAccesses:
     def _count_lanes(self, all_lanes: int, active: int, itemsize: int) -> None:
         ACCESS_LOG.lane_bytes += itemsize * all_lanes
         ACCESS_LOG.asked_bytes += itemsize * active
+
+
+def _note_reads(region: Region, first: Addresses) -> None:
+    """Note what the batch's first program reads."""
+    REREADS.note(region.storage.number, (first - np.uint64(region.base)).view(np.int64), region.size)
 
 
 def _taking_part(addresses: Addresses, mask: Flags | None) -> tuple[Addresses, Flags | None]:

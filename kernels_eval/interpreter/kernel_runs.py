@@ -15,6 +15,7 @@ from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
@@ -87,6 +88,8 @@ class KernelRuns:
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         contention, same_address = most_contended()
+        programs, read_sectors = math.prod(launch.grid), ACCESS_LOG.sectors - ACCESS_LOG.written_sectors
+        reread = REREADS.found(programs, read_sectors * SECTOR_BYTES)
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
@@ -99,9 +102,11 @@ class KernelRuns:
             largest_index=OPERATION_LOG.largest_index,
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,
+            reread_bytes=reread.nbytes,
+            reread_reach=reread.reach,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             asked_bytes=ACCESS_LOG.asked_bytes,
-            lane_bytes=ACCESS_LOG.lane_bytes / max(math.prod(launch.grid), 1),
+            lane_bytes=ACCESS_LOG.lane_bytes / max(programs, 1),
             **described,
         )
         ACCESS_LOG.add_touched(self._touched)
@@ -126,6 +131,7 @@ class KernelRuns:
     def _start(self, launch: LaunchKernel) -> None:
         ACCESS_LOG.start(self._regions(launch.arguments))
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
+        REREADS.start()
 
     def scramble(self, launch: LaunchKernel) -> None:
         """Replace the results of the last launch: floats by noise, other values by one another's."""

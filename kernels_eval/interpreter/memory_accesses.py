@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from kernels_eval.interpreter.data_races import RACES
+from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 SECTOR_BYTES = 32
@@ -271,6 +272,8 @@ def _mark(region: Region, flat: Addresses, lanes: _Lanes, inside: Flags | None) 
         if region.read is None:
             region.read = np.zeros(count, dtype=bool)
         region.read[sectors] = True
+        if not lanes.writes:
+            REREADS.note(region.storage.number, offsets, region.size)
     if lanes.writes:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)

@@ -16,6 +16,7 @@ from kernels_eval.interpreter.contention import count_atomics
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
@@ -62,6 +63,7 @@ class _Launch:
             return False
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.start_program(index)
+        REREADS.begin_program()
         self.polls = 0
         self.run(**self.arguments)
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)

@@ -55,6 +55,23 @@ def test_each_kernel_reads_what_the_one_before_left() -> None:
     assert all(launch.again_bytes == launch.dram_bytes - launch.written_bytes for launch in later)
 
 
+@pytest.mark.parametrize("call", [torch.softmax, torch.log_softmax], ids=["softmax", "log_softmax"])
+def test_a_softmax_reads_long_rows_three_times_and_short_ones_once(call: Callable[..., object]) -> None:
+    def launch_of(rows: int, columns: int, dimension: int) -> Launch:
+        with EagerCounter() as counter:
+            call(torch.empty(rows, columns, device="meta"), dimension)
+        (launch,) = counter.launches
+        return launch
+
+    long = launch_of(512, 65536, 1)
+    assert (long.reread_bytes, long.reread_reach) == (2 * 512 * 65536 * 4, 65536 * 4)
+    assert long.programs == 512
+    assert launch_of(512, 65536, -1) == long
+    assert [launch_of(4096, 12288, 1).reread_bytes, launch_of(65536, 64, 0).reread_bytes] == [0, 0]
+    once = total_s([long.model_copy(update={"reread_bytes": 0})], HARDWARE["h100"])
+    assert total_s([long], HARDWARE["h100"]) > 1.3 * once
+
+
 @pytest.mark.parametrize("name", ["logsumexp", "native_layer_norm", "native_group_norm", "mse_loss", "sort"])
 def test_operations_and_first_reads_are_counted_once(name: str) -> None:
     """Of an operator that runs as several kernels: the first computes, later ones read what was there before."""

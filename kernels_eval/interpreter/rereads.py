@@ -1,4 +1,4 @@
-"""Interpreter process: what programs of a launch read again after they have read much else.
+"""Interpreter process: data that programs of a launch read again after they have read much else.
 
 A sector that a program reads a second time is found in a cache unless too much was read since, by this program and by
 those that run beside it. Noted for a sample of the programs: for each sector how many bytes its program had read when
@@ -17,7 +17,7 @@ _ONE_IN = 8
 
 
 class Reread(NamedTuple):
-    """What a launch's programs read again, all together, without what they share."""
+    """Data that a launch's programs read again, all together, without what they share."""
 
     nbytes: float
     """Bytes of the sectors."""

@@ -215,28 +215,80 @@ def _products() -> list[Pair]:
 
 LONG_ROW = """
 @triton.jit
-def peak_and_mean(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    row = x_ptr + tl.program_id(0) * columns + tl.arange(0, BLOCK)
-    largest, total = tl.full([BLOCK], -float("inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
-    for start in range(0, columns, BLOCK):
-        x = tl.load(row + start)
-        largest = tl.maximum(largest, x)
-{loop}        total += x
-    tl.store(out_ptr + tl.program_id(0), tl.max(largest) - tl.sum(total) / columns)
+def long_row(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * columns
+    i = tl.arange(0, BLOCK)
+    row = x_ptr + place + i
+{body}
 """
-_SECOND_LOOP = "    for start in range(0, columns, BLOCK):\n        x = tl.load(row + start)\n"
 _LONG_ROW = """
-out = torch.empty(x.shape[0], device=x.device)
-peak_and_mean[(x.shape[0],)](x, out, x.shape[1], BLOCK=4096, num_warps=8)
+out = torch.empty({shape}, device=x.device, dtype={dtype})
+long_row[(x.shape[0],)](x, out, x.shape[1], BLOCK=4096, num_warps=8)
 return out
 """
+_LOOP = "    for start in range(0, columns, BLOCK):\n        x = tl.load(row + start)\n"
+_LARGEST = '    largest = tl.full([BLOCK], -float("inf"), tl.float32)\n'
+_TOTAL, _SQUARES = (f"    {name} = tl.zeros([BLOCK], tl.float32)\n" for name in ("total", "squares"))
+_MAXIMUM = "        largest = tl.maximum(largest, x)\n"
+_PEAK_AFTER = "    peak = tl.max(largest)\n"
+_SUM = "        total += x\n"
+_EXPONENTIALS = f"{_LARGEST}{_LOOP}{_MAXIMUM}{_PEAK_AFTER}{_TOTAL}{_LOOP}        total += tl.exp(x - peak)\n"
+"""Two passes: the maximum, then the sum of the exponentials."""
+_RUNNING = f"""{_LARGEST}{_TOTAL}{_LOOP}        before = largest
+{_MAXIMUM}        total = total * tl.exp(before - largest) + tl.exp(x - largest)
+{_PEAK_AFTER}    total = total * tl.exp(largest - peak)
+"""
+"""The same in one."""
+_STORED = "        tl.store(out_ptr + place + start + i, {value})\n"
+_MEANS = f"""{_TOTAL}{_SQUARES}{_LOOP}{_SUM}        squares += x * x
+    mean = tl.sum(total) / columns
+    scale = tl.rsqrt(tl.sum(squares) / columns - mean * mean + 1e-5)
+"""
+_MEANS_APART = f"""{_TOTAL}{_LOOP}{_SUM}    mean = tl.sum(total) / columns
+{_SQUARES}{_LOOP}        squares += (x - mean) * (x - mean)
+    scale = tl.rsqrt(tl.sum(squares) / columns + 1e-5)
+"""
+_PLACE = "    best = tl.full([BLOCK], 0, tl.int32)\n"
+_FOUND = """    at = tl.min(tl.where(largest == peak, best, columns))
+    tl.store(out_ptr + tl.program_id(0), at.to(tl.int64))
+"""
+
+
+def _row(body: str, shape: str = "x.shape[0]", dtype: str = "torch.float32") -> str:
+    return module(LONG_ROW.format(body=body), _LONG_ROW.format(shape=shape, dtype=dtype))
 
 
 def _again() -> list[Pair]:
-    """Rows of 256 KB that are read once, and twice: all programs together have more of them than a cache holds."""
-    once, twice = (module(LONG_ROW.format(loop=loop), _LONG_ROW) for loop in ("", _SECOND_LOOP))
-    rows = problem("x.amax(1) - x.mean(1)", "torch.randn(1024, 65536)")
-    return [Pair("long rows that are read twice", rows, once, twice)]
+    """Rows of 256 KB that are read once more: all programs together have more of them than a cache holds."""
+    rows = "torch.randn(1024, 65536)"
+    end = "    tl.store(out_ptr + tl.program_id(0), {value})\n"
+    spread = end.format(value="tl.max(largest) - tl.sum(total) / columns")
+    once = _row(_LARGEST + _TOTAL + _LOOP + _MAXIMUM + _SUM + spread)
+    twice = _row(_LARGEST + _TOTAL + _LOOP + _MAXIMUM + _LOOP + _SUM + spread)
+    logarithm = end.format(value="peak + tl.log(tl.sum(total))")
+    shares = "    whole = tl.sum(total)\n" + _LOOP + _STORED.format(value="tl.exp(x - peak) / whole")
+    normal = _LOOP + _STORED.format(value="(x - mean) * scale")
+    kept = f"{_LOOP}        best = tl.where(x > largest, start + i, best)\n{_MAXIMUM}{_PEAK_AFTER}"
+    looked_for = f"{_LOOP}{_MAXIMUM}{_PEAK_AFTER}    best += columns\n{_LOOP}"
+    looked_for += "        best = tl.minimum(best, tl.where(x == peak, start + i, columns))\n"
+    first, then = (_row(_LARGEST + _PLACE + each + _FOUND, dtype="torch.int64") for each in (kept, looked_for))
+    return [
+        Pair("long rows that are read twice", problem("x.amax(1) - x.mean(1)", rows), once, twice),
+        Pair(
+            "a sum of exponentials in two passes of long rows", problem("torch.logsumexp(x, 1)", rows),
+            _row(_RUNNING + logarithm), _row(_EXPONENTIALS + logarithm),
+        ),
+        Pair(
+            "a softmax in three passes of long rows", problem("torch.softmax(x, 1)", rows),
+            _row(_RUNNING + shares, "x.shape"), _row(_EXPONENTIALS + shares, "x.shape"),
+        ),
+        Pair(
+            "a normalisation in three passes of long rows",
+            problem("torch.nn.functional.layer_norm(x, (65536,))", rows),
+            _row(_MEANS + normal, "x.shape"), _row(_MEANS_APART + normal, "x.shape"),
+        ),
+        Pair("a maximum's place in two passes of long rows", problem("torch.argmax(x, 1)", rows), first, then),
+    ]  # fmt: skip
 
 
 def memory_pairs() -> list[Pair]:

@@ -88,7 +88,7 @@ class BatchedAccesses:
         self._first += self.l2_bytes.size
         self.l2_bytes = np.zeros(count, np.int64)
         self._lanes = {}
-        REREADS.begin_batch()
+        REREADS.begin_batch(count)
 
     def undo(self) -> None:
         """Restore what the launch has written."""
@@ -123,7 +123,8 @@ class BatchedAccesses:
         if not touched.is_given:
             self._note_readers(region, touched, place, self._who(addresses, mask))
         _flags(region, "read")[place.sectors] = True
-        _note_reads(region, addresses[0].ravel() if mask is None else addresses[0][mask[0]])
+        middle = addresses.shape[0] // 2
+        _note_reads(region, addresses[middle].ravel() if mask is None else addresses[middle][mask[middle]])
         self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask, place.is_run)
         return _loaded(region, place, mask, rest)
 
@@ -209,9 +210,9 @@ class BatchedAccesses:
         ACCESS_LOG.asked_bytes += itemsize * active
 
 
-def _note_reads(region: Region, first: Addresses) -> None:
-    """Note what the batch's first program reads."""
-    REREADS.note(region.storage.number, (first - np.uint64(region.base)).view(np.int64), region.size)
+def _note_reads(region: Region, read: Addresses) -> None:
+    """Note the addresses that one program of the batch reads."""
+    REREADS.note(region.storage.number, (read - np.uint64(region.base)).view(np.int64), region.size)
 
 
 def _taking_part(addresses: Addresses, mask: Flags | None) -> tuple[Addresses, Flags | None]:

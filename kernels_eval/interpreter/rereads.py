@@ -11,9 +11,11 @@ import numpy as np
 
 _SECTOR_BYTES = 32
 _NEAR_BYTES = 32 << 10
-"""What a program read no more than so many bytes ago is in its processor's own cache."""
+"""Distance within which a sector is still in its processor's own cache."""
 _ONE_IN = 8
 """Programs that run one by one of which one is noted."""
+_PLACES = 1 << 20
+"""Sectors of which stamps are kept, 32 MB. Others that a program reads count as read once."""
 
 
 class Reread(NamedTuple):
@@ -29,13 +31,20 @@ class Rereads:
     """Reads of the current launch's programs so far."""
 
     def __init__(self) -> None:
+        self._numbers, self._stamps = np.zeros(_PLACES, np.int64), np.zeros(_PLACES, np.int64)
+        """By a sector's number modulo the size: whose stamp it is, and how many sectors were read when it was."""
+        self._read = 0
+        """Sectors that were noted, in all launches: a stamp is of this program if it is larger than at its begin."""
         self.start()
 
     def start(self) -> None:
         """Begin a launch."""
-        self._stamps: dict[int, Any] = {}
-        """For each sector, by the storage's number: sectors that were read before it was read last, counted from 1."""
-        self._read = self._begun = self._seen = self._noted = self._own = self._again = self._apart = 0
+        self._first: dict[int, int] = {}
+        """Number of each storage's first sector, by the storage's number."""
+        self._sectors = self._seen = self._noted = self._own = self._again = self._apart = 0
+        self._begun = self._read
+        self._alike = 1
+        """Programs that the one that is noted stands for."""
         self._is_noted = False
 
     def begin_program(self) -> None:
@@ -43,12 +52,12 @@ class Rereads:
         self._is_noted = self._seen % _ONE_IN == 0
         self._seen += 1
         if self._is_noted:
-            self._begin()
+            self._begin(1)
 
-    def begin_batch(self) -> None:
-        """Begin a batch of programs, of which the first one is noted."""
+    def begin_batch(self, count: int) -> None:
+        """Begin a batch of so many programs, of which one is noted."""
         self._is_noted = True
-        self._begin()
+        self._begin(count)
 
     def note(self, number: int, offsets: Any, nbytes: int) -> None:
         """Note a load of the program by the offsets of its lanes in a storage of `nbytes`."""
@@ -57,19 +66,19 @@ class Rereads:
         sectors = offsets // _SECTOR_BYTES
         is_next = np.ones(sectors.size, dtype=bool)
         is_next[1:] = sectors[1:] != sectors[:-1]
-        sectors = sectors[is_next]
-        stamps = self._stamps.get(number)
-        if stamps is None:
-            stamps = self._stamps[number] = np.zeros(nbytes // _SECTOR_BYTES + 1, np.int64)
-        before = stamps[sectors]
-        is_again = before > self._begun
+        numbers = sectors[is_next] + self._first_of(number, nbytes)
+        places = numbers % _PLACES
+        is_known, before = self._numbers[places] == numbers, self._stamps[places]
+        is_own = before > self._begun
+        is_again = is_own & is_known
         apart = self._read + 1 - before[is_again]
         far = apart > _NEAR_BYTES // _SECTOR_BYTES
-        self._own += int(sectors.size - apart.size)
-        self._again += int(np.count_nonzero(far))
-        self._apart += int(apart[far].sum())
-        stamps[sectors] = self._read + 1
-        self._read += int(sectors.size)
+        self._own += self._alike * int(numbers.size - apart.size)
+        self._again += self._alike * int(np.count_nonzero(far))
+        self._apart += self._alike * int(apart[far].sum())
+        is_kept = is_known | ~is_own
+        self._numbers[places[is_kept]], self._stamps[places[is_kept]] = numbers[is_kept], self._read + 1
+        self._read += int(numbers.size)
 
     def found(self, programs: int, distinct_bytes: float) -> Reread:
         """Return what all programs read again. `distinct_bytes`: of the sectors that any of them read.
@@ -83,9 +92,15 @@ class Rereads:
         nbytes = programs * self._again / self._noted * _SECTOR_BYTES / sharing
         return Reread(nbytes, self._apart / self._again * _SECTOR_BYTES / sharing)
 
-    def _begin(self) -> None:
-        self._begun = self._read
-        self._noted += 1
+    def _first_of(self, number: int, nbytes: int) -> int:
+        if number not in self._first:
+            self._first[number] = self._sectors
+            self._sectors += nbytes // _SECTOR_BYTES + 1
+        return self._first[number]
+
+    def _begin(self, alike: int) -> None:
+        self._begun, self._alike = self._read, alike
+        self._noted += alike
 
 
 REREADS = Rereads()

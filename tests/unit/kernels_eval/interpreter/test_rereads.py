@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels_eval.interpreter.rereads import Rereads
 
 KB = 1 << 10
-SIZE = 1 << 22
+SIZE = 1 << 26
 
 
 def read(log: Rereads, start: int, nbytes: int, block: int = 4 * KB, number: int = 0) -> None:
@@ -22,7 +22,7 @@ def read(log: Rereads, start: int, nbytes: int, block: int = 4 * KB, number: int
 def of_rows(row_bytes: int, passes: int, programs: int = 1) -> Rereads:
     log = Rereads()
     for program in range(programs):
-        log.begin_batch()
+        log.begin_batch(1)
         for _ in range(passes):
             read(log, program * row_bytes, row_bytes)
     return log
@@ -45,7 +45,7 @@ def test_a_short_row_stays_near() -> None:
 def test_what_another_program_read_is_not_read_again() -> None:
     log = Rereads()
     for _ in range(5):
-        log.begin_batch()
+        log.begin_batch(1)
         read(log, 0, 256 * KB)
     assert log.found(5, 256 * KB) == (0.0, 0.0)
 
@@ -53,7 +53,7 @@ def test_what_another_program_read_is_not_read_again() -> None:
 def test_programs_that_read_the_same_share_it() -> None:
     log = Rereads()
     for _ in range(4):
-        log.begin_batch()
+        log.begin_batch(1)
         read(log, 0, 256 * KB)
         read(log, 0, 256 * KB)
     found = log.found(64, 256 * KB)
@@ -63,13 +63,30 @@ def test_programs_that_read_the_same_share_it() -> None:
 
 def test_a_sector_in_one_access_counts_once() -> None:
     log = Rereads()
-    log.begin_batch()
+    log.begin_batch(1)
     log.note(0, np.zeros(4096, np.int64), SIZE)
     read(log, 64, 48 * KB)
     log.note(0, np.zeros(4096, np.int64), SIZE)
     found = log.found(1, 48 * KB + 32)
     assert found.nbytes == 32
     assert found.reach == pytest.approx(48 * KB, rel=0.01)
+
+
+def test_a_program_stands_for_all_of_its_batch() -> None:
+    log = Rereads()
+    for programs, passes in ((16, 1), (48, 2)):
+        log.begin_batch(programs)
+        for _ in range(passes):
+            read(log, programs << 16, 64 * KB)
+    assert log.found(64, 64 * 64 * KB).nbytes == 48 * 64 * KB
+
+
+def test_a_program_that_reads_more_than_is_remembered_counts_less() -> None:
+    log = Rereads()
+    log.begin_batch(1)
+    for _ in range(2):
+        read(log, 0, 48 << 20, 1 << 20)
+    assert 16 << 20 <= log.found(1, 48 << 20).nbytes <= 32 << 20
 
 
 def test_one_in_eight_of_programs_that_run_one_by_one_stands_for_all() -> None:
@@ -84,7 +101,7 @@ def test_one_in_eight_of_programs_that_run_one_by_one_stands_for_all() -> None:
 def test_a_launch_begins_without_what_the_one_before_it_read() -> None:
     log = of_rows(256 * KB, 1)
     log.start()
-    log.begin_batch()
+    log.begin_batch(1)
     read(log, 0, 256 * KB)
     assert log.found(1, 256 * KB) == (0.0, 0.0)
 
@@ -93,7 +110,7 @@ def test_a_launch_begins_without_what_the_one_before_it_read() -> None:
 def test_it_counts_what_a_list_of_all_reads_gives(spans: list[tuple[int, int]]) -> None:
     """Spans in units of 4 KB: each access is one of these, and a sector is far if more than 32 KB were read since."""
     log = Rereads()
-    log.begin_batch()
+    log.begin_batch(1)
     for start, length in spans:
         log.note(0, np.arange(start * 4 * KB, (start + length) * 4 * KB, 4), SIZE)
     times: dict[int, list[int]] = {}

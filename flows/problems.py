@@ -21,12 +21,15 @@ def prepare_problems(run: Run) -> ProblemSetRef:
 
 
 @contextmanager
-def started_run(config: RunConfig, overrides: Sequence[str] = ()) -> Generator[tuple[Run, ProblemSetRef]]:
+def started_run(
+    config: RunConfig, overrides: Sequence[str] = (), for_pairs: bool = False
+) -> Generator[tuple[Run, ProblemSetRef]]:
     """Check the configuration, open its run, new or resumed, and yield it with its problem set.
 
-    overrides: `a.b=value`, the settings in which a run of a deployment differs from the deployment's configuration.
+    for_pairs: SFT's pairs are made, and nothing is trained. overrides: `a.b=value`, the settings in which a run of a
+    deployment differs from the deployment's configuration.
     """
     config = overridden(config, overrides)
-    check_before_start(config)
+    check_before_start(config, for_pairs=for_pairs)
     with announced_suspension(), open_run(config) as run:
         yield run, prepare_problems(run)

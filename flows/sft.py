@@ -15,6 +15,7 @@ from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
 from tasks.pipeline.stage import StageTask
 from tasks.pipeline.store import read_metadata
+from tasks.rollout.config import JudgingPlace
 from tasks.rollout.task import answer_once, play_conversations
 from tasks.sft.config import SftConfig
 from tasks.sft.task import (
@@ -27,6 +28,7 @@ from tasks.sft.task import (
     make_sft_data,
 )
 from tasks.sft.untrained import start_servers_beside_sft
+from tasks.training.config import EngineConfig
 from tasks.validation.task import check_sft_data
 
 TrainFurther = Callable[[CheckpointRef, ModelConfig, tuple[str, ...], str], CheckpointRef]
@@ -46,19 +48,7 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     config = run.config
     if config.sft.is_left_out:
         return run.add_policy(_for_each_agent(run, None))
-    data = make_sft_data(
-        run.workspace,
-        problems,
-        config.sft.data,
-        config.problems,
-        config.rollout.episode,
-        run.judge,
-        config.rollout.judging_place,
-        config.sft.data.seed_in(config.seed),
-        trained_on=config.update.engine,
-    )
-    data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
-    run.record(sft_data=data)
+    data = _judged_pairs(run, problems, config.rollout.judging_place, config.update.engine)
     has_servers_each = config.has_team and not config.rollout.sglang.adapter_rank
     agents = tuple(owners(config.rollout.episode.agents)) if has_servers_each else ()
     is_one_shape = all(model_of(config, agent) == config.model for agent in agents)
@@ -68,6 +58,27 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     if config.sft.repairs.problems:
         policy = _after_repairs(run, problems, data, policy)
     return run.add_policy(_after_joint_epoch(run, problems, policy) if config.sft.joint.problems else policy)
+
+
+def _judged_pairs(
+    run: Run, problems: ProblemSetRef, place: JudgingPlace, trained_on: EngineConfig | None
+) -> SftDataRef:
+    """Return the run's pairs, judged and checked. `trained_on`: ranks that start meanwhile, if SFT follows."""
+    config = run.config
+    data = make_sft_data(
+        run.workspace,
+        problems,
+        config.sft.data,
+        config.problems,
+        config.rollout.episode,
+        run.judge,
+        place,
+        config.sft.data.seed_in(config.seed),
+        trained_on=trained_on,
+    )
+    data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
+    run.record(sft_data=data)
+    return data
 
 
 def _after_repairs(run: Run, problems: ProblemSetRef, corpus: SftDataRef, policy: CheckpointRef) -> CheckpointRef:
@@ -203,3 +214,12 @@ def sft_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> CheckpointRe
     """Make the problem set and the SFT data, then run SFT."""
     with started_run(config, overrides) as (run, problems):
         return run_sft(run, problems)
+
+
+@flow(name="sft pairs", flow_run_name=name_of("problems"))
+def sft_pairs_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> SftDataRef:
+    """Make the problem set and the SFT data alone: for a machine without the GPUs, model and engine of the run."""
+    with started_run(config, overrides, for_pairs=True) as (run, problems):
+        place = run.config.rollout.judging_place
+        on_cpus = run.config.sft.data.judge.device == "cpu"
+        return _judged_pairs(run, problems, place.model_copy(update={"gpus": 0.0}) if on_cpus else place, None)

@@ -39,14 +39,23 @@ FREE_BYTES = 2 * 2**30
 """Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
 
-def check_before_start(config: RunConfig, note: Note = lambda _text: None) -> None:
-    """Raise InputError for the first problem that would stop the run later. `note` is told what is waited for."""
+def check_before_start(config: RunConfig, note: Note = lambda _text: None, for_pairs: bool = False) -> None:
+    """Raise InputError for the first problem that would stop the run later. `note` is told what is waited for.
+
+    `for_pairs`: SFT's pairs are made and no more, which takes neither model nor engine, and a GPU only to judge them.
+    """
     check_temporary_folder()
     check_disk(Path(config.runs_dir))
     if config.ray.nodes is None:  # else it may still be starting
         check_address(config.ray)
     check_settings(config)
     check_problems(config)
+    if for_pairs:
+        if config.sft.is_left_out:
+            raise InputError("sft.steps: found 0, expected SFT, whose pairs are to be made")
+        if config.sft.data.judge.device != "cpu":
+            check_gpus(config)
+        return
     check_pretrained(config)
     check_engine(config)
     check_gpus(config)

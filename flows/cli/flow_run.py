@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TRAINING = "flows.training.training_flow"
 REPORT = "flows.report.report_flow"
+PAIRS = "flows.sft.sft_pairs_flow"
 _FIRST_STAGES = ("tasks.problems.synthetic.suite", "tasks.validation.runner")
 """Modules that the first stages of a new run import: torch and Great Expectations, four seconds of a core."""
 
@@ -81,7 +82,9 @@ def run_flow(
 
         check_evaluated(config, run_dir, read_state(run_dir))
     console = Console(highlight=False, emoji=False)
-    check_before_start(config, lambda text: console.print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True))
+    check_before_start(
+        config, lambda text: console.print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True), name == PAIRS
+    )
     remove_left_behind(Path(tempfile.gettempdir()))
     if "checkpoint" in arguments:
         check_checkpoint(Path(arguments["checkpoint"]), config)

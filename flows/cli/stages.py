@@ -10,7 +10,7 @@ from rich.console import Console
 
 from flows.checks.output import check_output
 from flows.cli.console import TrajectoryLogsOption, TurnsOption, logs_override
-from flows.cli.flow_run import REPORT, TRAINING, run_and_show, run_flow
+from flows.cli.flow_run import PAIRS, REPORT, TRAINING, run_and_show, run_flow
 from flows.cli.options import (
     DEFAULT_CONFIG,
     BaseUrlOption,
@@ -25,7 +25,6 @@ from flows.cli.options import (
 COMMANDS = {
     "train": (TRAINING, "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report."),
     "iterate": ("flows.iteration.training_iteration_flow", "Run one more iteration from the run's newest policy."),
-    "sft": ("flows.sft.sft_flow", "Make the problem set and the judged SFT pairs, then run SFT."),
     "rollout": ("flows.iteration.rollout_flow", "Collect and validate trajectories of the newest policy."),
     "report": (REPORT, "Write summary.json and report.html of the run again."),
 }
@@ -37,8 +36,25 @@ def add_to(app: typer.Typer) -> None:
     for name, (flow, text) in COMMANDS.items():
         command = _command_with_rollouts(flow) if name in ("train", "iterate", "rollout") else _command(flow)
         app.command(name, help=text, rich_help_panel="Training")(command)
-    for command in (update, evaluate, compare):
+    for command in (sft, update, evaluate, compare):
         app.command(command.__name__, rich_help_panel="Training")(command)
+
+
+def sft(
+    config: ConfigArgument = None,
+    config_option: ConfigOption = None,
+    set_: SetOption = None,
+    refresh: RefreshOption = None,
+    pairs_only: Annotated[
+        bool,
+        typer.Option(
+            "--pairs-only",
+            help="Stop when the pairs are judged and checked. With `sft.data.judge.device: cpu` this needs no GPU.",
+        ),
+    ] = False,
+) -> None:
+    """Make the problem set and the judged SFT pairs, then run SFT."""
+    run_and_show(PAIRS if pairs_only else "flows.sft.sft_flow", config_path(config, config_option), set_, refresh)
 
 
 def update(

@@ -80,6 +80,7 @@ EXPECTED = (
         r"^kernelmill sft .*sft\.steps=450",
         Outcome(also=("--set", "sft.steps=20", "--set", "sft.data.compositions=20")),
     ),
+    (r"^kernelmill sft .*smollm2", Outcome(2, says=r"problems\.heldout_path")),
     (r"^kernelmill serve mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
     # Some networks answer at any address; then the data are what is missed.
     (

@@ -212,6 +212,23 @@ def test_a_judge_on_a_gpu_is_refused_where_there_is_none(tmp_path: Path, monkeyp
     preflight.check_gpus(configured(tmp_path, ray={"address": "ray-head:6379"}, judge={"device": "cuda"}))
 
 
+def test_pairs_alone_take_neither_model_nor_engine_nor_a_gpu_that_does_not_judge_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flows.checks.preflight.gpus_here", list)
+    rollout = {"engine": "sglang", "sglang": {"command": ["/nowhere/python"]}}
+    settings = {"judge": {"device": "cuda"}, "model": {"pretrained": "/nowhere"}, "rollout": rollout}
+    on_cpus = {"data": {"corpus": "modules", "judge": {"device": "cpu"}}}
+    config = configured(tmp_path, **settings, sft=on_cpus)
+    check_before_start(config, for_pairs=True)
+    with pytest.raises(InputError, match=r"model\.pretrained"):
+        check_before_start(config)
+    with pytest.raises(InputError, match=r"judge\.device: found cuda"):
+        check_before_start(configured(tmp_path, **settings), for_pairs=True)
+    with pytest.raises(InputError, match=r"sft\.steps: found 0"):
+        check_before_start(configured(tmp_path, sft="none", control=False), for_pairs=True)
+
+
 def test_gpus_that_are_not_there_are_told_before_a_run(tmp_path: Path):
     with pytest.raises(InputError, match=r"asks for 2 GPUs .* found 0"):
         check_before_start(configured(tmp_path, update={"gpus_per_rank": 0.9, "ranks": 2}))

@@ -221,5 +221,6 @@ def sft_pairs_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> SftDat
     """Make the problem set and the SFT data alone: for a machine without the GPUs, model and engine of the run."""
     with started_run(config, overrides, for_pairs=True) as (run, problems):
         place = run.config.rollout.judging_place
-        on_cpus = run.config.sft.data.judge.device == "cpu"
-        return _judged_pairs(run, problems, place.model_copy(update={"gpus": 0.0}) if on_cpus else place, None)
+        if run.config.judges_pairs_on_cpus:
+            place = place.model_copy(update={"gpus": 0.0})
+        return _judged_pairs(run, problems, place, trained_on=None)

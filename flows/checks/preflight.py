@@ -53,7 +53,7 @@ def check_before_start(config: RunConfig, note: Note = lambda _text: None, for_p
     if for_pairs:
         if config.sft.is_left_out:
             raise InputError("sft.steps: found 0, expected SFT, whose pairs are to be made")
-        if config.sft.data.judge.device != "cpu":
+        if not config.judges_pairs_on_cpus:
             check_gpus(config)
         return
     check_pretrained(config)

@@ -49,7 +49,7 @@ def sft(
         bool,
         typer.Option(
             "--pairs-only",
-            help="Stop when the pairs are judged and checked. With `sft.data.judge.device: cpu` this needs no GPU.",
+            help="Stop when the pairs are judged. Triton pairs need no GPU with `sft.data.judge.device: cpu`.",
         ),
     ] = False,
 ) -> None:

@@ -146,6 +146,11 @@ class RunConfig(FrozenModel):
         return self.policies > 1
 
     @property
+    def judges_pairs_on_cpus(self) -> bool:
+        """True if no GPU is needed to judge SFT's pairs: those in other languages than Triton are not interpreted."""
+        return self.judge.device == "cpu" or (self.sft.data.judge.device == "cpu" and self.judge.backend == "triton")
+
+    @property
     def judge_workers(self) -> int:
         """Workers of one judge: of each judge actor if there are any, else of the run's own judge."""
         actors = self.rollout.judge_actors

@@ -225,6 +225,9 @@ def test_pairs_alone_take_neither_model_nor_engine_nor_a_gpu_that_does_not_judge
         check_before_start(config)
     with pytest.raises(InputError, match=r"judge\.device: found cuda"):
         check_before_start(configured(tmp_path, **settings), for_pairs=True)
+    of_both = settings | {"judge": {"device": "cuda", "backend": "auto"}, "sft": {"data": {"judge": {"device": "cpu"}}}}
+    with pytest.raises(InputError, match=r"judge\.device: found cuda"):
+        check_before_start(configured(tmp_path, **of_both), for_pairs=True)
     with pytest.raises(InputError, match=r"sft\.steps: found 0"):
         check_before_start(configured(tmp_path, sft="none", control=False), for_pairs=True)
 

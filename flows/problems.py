@@ -31,5 +31,5 @@ def started_run(
     """
     config = overridden(config, overrides)
     check_before_start(config, for_pairs=for_pairs)
-    with announced_suspension(), open_run(config) as run:
+    with announced_suspension(), open_run(config, for_pairs=for_pairs) as run:
         yield run, prepare_problems(run)

@@ -222,5 +222,6 @@ def sft_pairs_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> SftDat
     with started_run(config, overrides, for_pairs=True) as (run, problems):
         place = run.config.rollout.judging_place
         if run.config.judges_pairs_on_cpus:
-            place = place.model_copy(update={"gpus": 0.0})
+            actors = place.judge_actors.model_copy(update={"gpus": 0.0})
+            place = place.model_copy(update={"gpus": 0.0, "judge_actors": actors})
         return _judged_pairs(run, problems, place, trained_on=None)

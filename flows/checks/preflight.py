@@ -55,6 +55,8 @@ def check_before_start(config: RunConfig, note: Note = lambda _text: None, for_p
             raise InputError("sft.steps: found 0, expected SFT, whose pairs are to be made")
         if not config.judges_pairs_on_cpus:
             check_gpus(config)
+        if config.ray.address is None:
+            check_cpus(config)
         return
     check_pretrained(config)
     check_engine(config)

@@ -241,19 +241,24 @@ def _digest(inputs: BaseModel) -> str:
 
 
 @contextmanager
-def open_run(config: RunConfig, is_newest: bool = True) -> Generator[Run]:
+def open_run(config: RunConfig, is_newest: bool = True, for_pairs: bool = False) -> Generator[Run]:
     """Yield the run of this configuration, new or resumed; `is_newest`: `runs/latest` points to it from now on.
+
+    `for_pairs`: SFT's pairs are made, which takes neither model nor ranks, and often no GPU.
 
     If another driver has it open, a run of a deployment waits for it; otherwise InputError is raised.
     """
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
-    cluster, slots, starting = RayCluster(config.ray, needs_of(config)), GpuSlots(config), threading.Lock()
+    ray = config.ray.model_copy(update={"placement": ()}) if for_pairs else config.ray
+    cluster, slots, starting = RayCluster(ray, needs_of(config)), GpuSlots(config), threading.Lock()
+    needs_no_gpu = for_pairs and config.judges_pairs_on_cpus
 
     def before_work() -> None:
         with starting:  # stages of two threads may begin at the same time
-            slots.take()
+            if not needs_no_gpu:
+                slots.take()
             cluster.start(workspace.warn)
 
     began = time.monotonic() - startup_s.get()
@@ -288,7 +293,8 @@ def open_run(config: RunConfig, is_newest: bool = True) -> Generator[Run]:
         tracking = _tracking(config, run_dir)
         failed = True
         try:
-            run = Run(with_converted_model(config), workspace, state, began, state.wall_seconds, 0, tracking, load)
+            ready = config if for_pairs else with_converted_model(config)
+            run = Run(ready, workspace, state, began, state.wall_seconds, 0, tracking, load)
             workspace.on_steps = run.note_steps
             yield run
             if workspace.shared is not None:

@@ -37,6 +37,7 @@ def extrapolate(
 
     def combined(first: Launch, second: Launch, share: float) -> Launch:
         counts = {name: at(getattr(first, name), getattr(second, name)) / share for name in _COUNTS}
+        counts["reread_reach"] = max(at(first.reread_reach, second.reread_reach), second.reread_reach)
         # A few rows fill a sector in part: the more there are, until it is full, the more meet there.
         counts["contention"] = min(counts["contention"], SECTOR_ELEMENTS * counts["same_address"])
         operations = _merged(first.operations, second.operations, lambda before, after: at(before, after) / share)
@@ -98,6 +99,7 @@ def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows
             "dram_bytes": max(estimated.dram_bytes, least.dram_bytes),
             "l2_bytes": max(estimated.l2_bytes, least.l2_bytes),
             "asked_bytes": max(estimated.asked_bytes, least.asked_bytes),
+            "reread_bytes": max(estimated.reread_bytes, least.reread_bytes),
             "contention": max(estimated.contention, counted.contention),
             "operations": _merged(estimated.operations, least.operations, max),
         }
@@ -124,6 +126,7 @@ def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     return counted.model_copy(
         update={
             **counts,
+            "reread_reach": counted.reread_reach * max(1.0, rows / programs if programs else 1.0),
             "programs": true.programs,
             "dram_bytes": made + given_bytes,
             "given_bytes": given_bytes,
@@ -138,6 +141,7 @@ def _sum(launches: Iterable[Launch]) -> Launch:
     total = Launch(kernel="all", programs=0)
     for launch in launches:
         counts = {name: getattr(total, name) + getattr(launch, name) for name in _COUNTS}
+        counts["reread_reach"] = max(total.reread_reach, launch.reread_reach)
         operations = _merged(total.operations, launch.operations, float.__add__)
         total = total.model_copy(update={**counts, "operations": operations})
     return total

@@ -73,8 +73,8 @@ class Launch(FrozenModel):
     again_bytes: Count = 0
     """Bytes of `dram_bytes` that were read where an earlier launch of the call had read or written."""
     reread_bytes: Count = 0
-    """Bytes that a program read again after it had read more than 32 KB of others; programs that share them count
-    once (kernels_eval.interpreter.rereads)."""
+    """Bytes that a program read again after it had read more than 32 KB of others, and before another program did
+    (kernels_eval.interpreter.rereads)."""
     reread_reach: Count = 0
     """Bytes that one program read in between, on average."""
     given_bytes: Count = 0

@@ -85,8 +85,8 @@ def time_of(launch: Launch, hardware: Hardware) -> float:
 
 
 def _at_a_time(launch: Launch, hardware: Hardware) -> float:
-    """Return how many programs of a launch run at a time, if registers and shared memory suffice: none gains by more
-    of them.
+    """Return how many programs of a launch run at a time, whatever registers and shared memory they need: a kernel that
+    needs more of them must not seem to read less.
     """
     resident = resident_programs(launch.warps, None, hardware.architecture)
     return min(max(launch.programs, 1.0), hardware.processors * resident)

@@ -88,7 +88,7 @@ class BatchedAccesses:
         self._first += self.l2_bytes.size
         self.l2_bytes = np.zeros(count, np.int64)
         self._lanes = {}
-        REREADS.begin_batch(count)
+        REREADS.begin(count)
 
     def undo(self) -> None:
         """Restore what the launch has written."""
@@ -109,8 +109,9 @@ class BatchedAccesses:
                 raise UnbatchableError("programs read what one of them wrote")
             self._readers(region, touched)[place.elements] = _MANY
         _flags(region, "read")[place.sectors] = True
-        _note_reads(region, flat)
-        self.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
+        sectors = sectors_touched(addresses, flat, mask)
+        REREADS.read_by_all(sectors)
+        self.l2_bytes += SECTOR_BYTES * sectors
         return _loaded(region, place, mask, rest)
 
     def load(self, addresses: Addresses, mask: Flags | None, rest: Any) -> Any:
@@ -123,9 +124,9 @@ class BatchedAccesses:
         if not touched.is_given:
             self._note_readers(region, touched, place, self._who(addresses, mask))
         _flags(region, "read")[place.sectors] = True
-        middle = addresses.shape[0] // 2
-        _note_reads(region, addresses[middle].ravel() if mask is None else addresses[middle][mask[middle]])
-        self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask, place.is_run)
+        sectors = _sectors_by_program(addresses, flat, mask, place.is_run)
+        _note_reads(region, addresses, mask, sectors)
+        self.l2_bytes += SECTOR_BYTES * sectors
         return _loaded(region, place, mask, rest)
 
     def store(self, addresses: Addresses, mask: Flags | None, values: Any) -> None:
@@ -210,9 +211,11 @@ class BatchedAccesses:
         ACCESS_LOG.asked_bytes += itemsize * active
 
 
-def _note_reads(region: Region, read: Addresses) -> None:
-    """Note the addresses that one program of the batch reads."""
-    REREADS.note(region.storage.number, (read - np.uint64(region.base)).view(np.int64), region.size)
+def _note_reads(region: Region, addresses: Addresses, mask: Flags | None, sectors: _Numbers) -> None:
+    count = addresses.shape[0]
+    offsets = (addresses - np.uint64(region.base)).view(np.int64).reshape(count, -1)
+    lanes = None if mask is None else mask.reshape(count, -1)
+    REREADS.note(region.storage.number, region.size, offsets, lanes, sectors)
 
 
 def _taking_part(addresses: Addresses, mask: Flags | None) -> tuple[Addresses, Flags | None]:

@@ -88,8 +88,7 @@ class KernelRuns:
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         contention, same_address = most_contended()
-        programs, read_sectors = math.prod(launch.grid), ACCESS_LOG.sectors - ACCESS_LOG.written_sectors
-        reread = REREADS.found(programs, read_sectors * SECTOR_BYTES)
+        reread = REREADS.found()
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
@@ -106,7 +105,7 @@ class KernelRuns:
             reread_reach=reread.reach,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             asked_bytes=ACCESS_LOG.asked_bytes,
-            lane_bytes=ACCESS_LOG.lane_bytes / max(programs, 1),
+            lane_bytes=ACCESS_LOG.lane_bytes / max(math.prod(launch.grid), 1),
             **described,
         )
         ACCESS_LOG.add_touched(self._touched)

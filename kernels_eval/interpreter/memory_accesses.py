@@ -273,7 +273,8 @@ def _mark(region: Region, flat: Addresses, lanes: _Lanes, inside: Flags | None) 
             region.read = np.zeros(count, dtype=bool)
         region.read[sectors] = True
         if not lanes.writes:
-            REREADS.note(region.storage.number, offsets, region.size)
+            touched = 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1]))
+            REREADS.note(region.storage.number, region.size, offsets[None, :], None, touched)
     if lanes.writes:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)

@@ -1,25 +1,26 @@
 """Interpreter process: data that programs of a launch read again after they have read much else.
 
 A sector that a program reads a second time is found in a cache unless too much was read since, by this program and by
-those that run beside it. Noted for a sample of the programs: for each sector how many bytes its program had read when
-it read it last.
+those that run beside it. So each sector that a program reads is noted with the bytes that it had read by then. What
+another program reads in between is not read again: it is in the cache for both.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_SECTOR_BYTES = 32
-_NEAR_BYTES = 32 << 10
-"""Distance within which a sector is still in its processor's own cache."""
-_ONE_IN = 8
-"""Programs that run one by one of which one is noted."""
-_PLACES = 1 << 20
-"""Sectors of which stamps are kept, 32 MB. Others that a program reads count as read once."""
+_SECTOR_BYTES, _SHIFT = 32, 5
+_NEAR_SECTORS = (32 << 10) // _SECTOR_BYTES
+"""Sectors read since, up to which one is still in its processor's own cache."""
+_PAGES, _PAGE_BITS = 1 << 10, 10
+"""Pages that programs which run together are noted in, 32 MB of what they read; the rest counts as read once."""
+_MOST_PENDING = 1 << 20
+"""Lanes that wait to be noted, at most."""
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Reread(NamedTuple):
-    """Data that a launch's programs read again, all together, without what they share."""
+    """Data that a launch's programs read again, all together."""
 
     nbytes: float
     """Bytes of the sectors."""
@@ -27,80 +28,159 @@ class Reread(NamedTuple):
     """Bytes that a program read since it had read one of them, on average."""
 
 
+class _Access(NamedTuple):
+    """One load of the programs that run together."""
+
+    storage: int
+    """Its number."""
+    offsets: Any
+    """Byte offsets of its lanes in the storage, with a row for each program."""
+    mask: Any
+    """Lanes that take part; None: all."""
+
+    def sectors(self) -> tuple[_Numbers, _Numbers]:
+        """Return the sectors of each program and the program of each, from 0; neighbours in one sector come once."""
+        lanes = self.offsets.shape[1]
+        sectors = (self.offsets >> _SHIFT).ravel()
+        is_first = np.empty(sectors.size, dtype=bool)
+        is_first[1:] = sectors[1:] != sectors[:-1]
+        is_first[::lanes] = True
+        if self.mask is None:
+            places = np.flatnonzero(is_first)
+            return sectors[places], places // lanes
+        taking = np.flatnonzero(self.mask)
+        sectors, programs = sectors[taking], taking // lanes
+        is_first = np.ones(sectors.size, dtype=bool)
+        is_first[1:] = (sectors[1:] != sectors[:-1]) | (programs[1:] != programs[:-1])
+        return sectors[is_first], programs[is_first]
+
+
+class _Running(NamedTuple):
+    """Programs that run together, while another one runs within an atomic of theirs."""
+
+    first: int
+    read: _Numbers
+    noted: _Numbers
+
+
 class Rereads:
     """Reads of the current launch's programs so far."""
 
     def __init__(self) -> None:
-        self._numbers, self._stamps = np.zeros(_PLACES, np.int64), np.zeros(_PLACES, np.int64)
-        """By a sector's number modulo the size: whose stamp it is, and how many sectors were read when it was."""
-        self._read = 0
-        """Sectors that were noted, in all launches: a stamp is of this program if it is larger than at its begin."""
+        count = _PAGES << _PAGE_BITS
+        self._owners, self._stamps = np.zeros(count, np.int32), np.zeros(count, np.int32)
+        """For each noted sector: the program that read it last, and how many it had read then, this one included."""
+        self._lanes = np.zeros(count, np.int32)
+        self._next = 1
+        """Number of the next program, of all launches."""
         self.start()
 
     def start(self) -> None:
         """Begin a launch."""
-        self._first: dict[int, int] = {}
-        """Number of each storage's first sector, by the storage's number."""
-        self._sectors = self._seen = self._noted = self._own = self._again = self._apart = 0
-        self._begun = self._read
-        self._alike = 1
-        """Programs that the one that is noted stands for."""
-        self._is_noted = False
+        self._tables: dict[int, Any] = {}
+        """For each storage, the page of each of its pages' worth of sectors; -1: none yet."""
+        self._pages = self._again = self._apart = self._depth = 0
+        self.begin(1)
 
-    def begin_program(self) -> None:
-        """Begin a program of those that run one by one."""
-        self._is_noted = self._seen % _ONE_IN == 0
-        self._seen += 1
-        if self._is_noted:
-            self._begin(1)
+    def begin(self, count: int) -> None:
+        """Begin programs that run together, or one."""
+        self._first, self._next = self._next, self._next + count
+        self._read, self._noted = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        """Sectors that each has read; and of those that are noted already."""
+        self._pending: list[_Access | int] | None = []
+        """Loads that wait to be noted; those of all programs as the number of their sectors. None: none waits."""
+        self._waiting = 0
+        if not self._depth:  # programs that are suspended keep their pages
+            self._pages = 0
+            for table in self._tables.values():
+                table.fill(-1)
 
-    def begin_batch(self, count: int) -> None:
-        """Begin a batch of so many programs, of which one is noted."""
-        self._is_noted = True
-        self._begin(count)
+    def suspend(self) -> _Running:
+        """Return what is known of the program that runs, which another one interrupts."""
+        self._depth += 1
+        self._flush()
+        return _Running(self._first, self._read, self._noted)
 
-    def note(self, number: int, offsets: Any, nbytes: int) -> None:
-        """Note a load of the program by the offsets of its lanes in a storage of `nbytes`."""
-        if not self._is_noted or not offsets.size:
-            return
-        sectors = offsets // _SECTOR_BYTES
-        is_next = np.ones(sectors.size, dtype=bool)
-        is_next[1:] = sectors[1:] != sectors[:-1]
-        numbers = sectors[is_next] + self._first_of(number, nbytes)
-        places = numbers % _PLACES
-        is_known, before = self._numbers[places] == numbers, self._stamps[places]
-        is_own = before > self._begun
-        is_again = is_own & is_known
-        apart = self._read + 1 - before[is_again]
-        far = apart > _NEAR_BYTES // _SECTOR_BYTES
-        self._own += self._alike * int(numbers.size - apart.size)
-        self._again += self._alike * int(np.count_nonzero(far))
-        self._apart += self._alike * int(apart[far].sum())
-        is_kept = is_known | ~is_own
-        self._numbers[places[is_kept]], self._stamps[places[is_kept]] = numbers[is_kept], self._read + 1
-        self._read += int(numbers.size)
+    def resume(self, running: _Running) -> None:
+        """Go on with a program that was interrupted."""
+        self._depth -= 1
+        self._first, self._read, self._noted = running.first, running.read, running.noted
+        self._pending = None
 
-    def found(self, programs: int, distinct_bytes: float) -> Reread:
-        """Return what all programs read again. `distinct_bytes`: of the sectors that any of them read.
+    def read_by_all(self, sectors: int) -> None:
+        """Note a load of so many sectors that all programs which run together read: they stay in the cache for them."""
+        self._add(sectors, sectors, 0)
 
-        Programs that read the same share what they find.
+    def note(self, storage: int, nbytes: int, offsets: Any, mask: Any, sectors: Any) -> None:
+        """Note a load.
+
+        Args:
+            storage: its number.
+            nbytes: its size.
+            offsets: byte offsets of the lanes, with a row for each program.
+            mask: lanes that take part; None: all.
+            sectors: how many sectors each program reads, about.
         """
-        if not self._again:
-            return Reread(0.0, 0.0)
-        own_bytes = programs * self._own / self._noted * _SECTOR_BYTES
-        sharing = max(1.0, own_bytes / max(distinct_bytes, 1.0))
-        nbytes = programs * self._again / self._noted * _SECTOR_BYTES / sharing
-        return Reread(nbytes, self._apart / self._again * _SECTOR_BYTES / sharing)
+        if storage not in self._tables:
+            self._tables[storage] = np.full((nbytes >> _SHIFT + _PAGE_BITS) + 1, -1, np.int32)
+        self._add(_Access(storage, offsets, mask), sectors, offsets.size)
 
-    def _first_of(self, number: int, nbytes: int) -> int:
-        if number not in self._first:
-            self._first[number] = self._sectors
-            self._sectors += nbytes // _SECTOR_BYTES + 1
-        return self._first[number]
+    def found(self) -> Reread:
+        """Return what all programs read again."""
+        reach = self._apart / self._again * _SECTOR_BYTES if self._again else 0.0
+        return Reread(float(self._again * _SECTOR_BYTES), reach)
 
-    def _begin(self, alike: int) -> None:
-        self._begun, self._alike = self._read, alike
-        self._noted += alike
+    def _add(self, access: _Access | int, sectors: Any, lanes: int) -> None:
+        if self._pending is None:
+            self._take(access)
+            return
+        self._pending.append(access)
+        self._read += sectors
+        self._waiting += lanes
+        if self._waiting > _MOST_PENDING or int(self._read.max()) > _NEAR_SECTORS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Note what waits. Of programs that end before they have read much nothing is noted: nothing can be far."""
+        pending, self._pending = self._pending or [], None
+        for access in pending:
+            self._take(access)
+
+    def _take(self, access: _Access | int) -> None:
+        if isinstance(access, int):
+            self._noted += access
+            return
+        sectors, programs = access.sectors()
+        entries = self._entries(self._tables[access.storage], sectors)
+        if entries.size and int(entries.min()) < 0:
+            known = entries >= 0
+            self._noted += np.bincount(programs[~known], minlength=self._noted.size)
+            sectors, programs, entries = sectors[known], programs[known], entries[known]
+        if not ((sectors[1:] > sectors[:-1]) | (programs[1:] != programs[:-1])).all():  # each sector once
+            lanes = np.arange(entries.size, dtype=np.int32)
+            self._lanes[entries] = lanes
+            is_last = self._lanes[entries] == lanes
+            programs, entries = programs[is_last], entries[is_last]
+        owners, now = self._first + programs, self._noted[programs] + 1
+        is_again = self._owners[entries] == owners
+        if is_again.any():
+            apart = (now - self._stamps[entries])[is_again]
+            far = apart[apart > _NEAR_SECTORS]
+            self._again += int(far.size)
+            self._apart += int(far.sum())
+        self._owners[entries], self._stamps[entries] = owners, now
+        self._noted += np.bincount(programs, minlength=self._noted.size)
+
+    def _entries(self, table: Any, sectors: _Numbers) -> _Numbers:
+        """Return the places of a storage's sectors in the pages; negative ones: there is no page left."""
+        pages = sectors >> _PAGE_BITS
+        found = table[pages]
+        if self._pages < _PAGES and found.size and int(found.min()) < 0:
+            new = np.unique(pages[found < 0])[: _PAGES - self._pages]
+            table[new] = np.arange(self._pages, self._pages + new.size)
+            self._pages += new.size
+            found = table[pages]
+        return (found.astype(np.int64) << _PAGE_BITS) | (sectors & ((1 << _PAGE_BITS) - 1))
 
 
 REREADS = Rereads()

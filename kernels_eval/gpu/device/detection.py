@@ -179,7 +179,7 @@ class DeviceLock:
     """Lock among the workers of this machine, over two files: what is timed has the device to itself.
 
     The door is open to those who share the device as long as nobody needs it alone. Those who do hold the door shut
-    together, and have the device one after another: then all who wait share it at once. With turns in the order of
+    together, and have the device one after another; then those who wait share it. With turns in the order of
     asking, nearly every turn of one alone would wait for those before it, and few would share. Nobody has the device
     alone twice without sharing it in between. Long work beside others gives way between its parts. The system releases
     both files if their holder dies.
@@ -217,7 +217,11 @@ class DeviceLock:
         started = time.perf_counter()
         if operation == fcntl.LOCK_EX:
             fcntl.flock(self._door, fcntl.LOCK_SH)  # shut until this one has had the device
-            fcntl.flock(self._device, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._device, fcntl.LOCK_EX)
+            except BaseException:
+                fcntl.flock(self._door, fcntl.LOCK_UN)
+                raise
         else:
             fcntl.flock(self._door, fcntl.LOCK_EX)
             try:

@@ -63,7 +63,7 @@ class _Launch:
             return False
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.start_program(index)
-        REREADS.begin_program()
+        REREADS.begin(1)
         self.polls = 0
         self.run(**self.arguments)
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
@@ -74,10 +74,11 @@ class _Launch:
         self.polls = self.polls + 1 if is_idle else 0
         if self.polls < _PATIENCE:
             return
-        index, state = ACCESS_LOG.program, RACES.suspended()
+        index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
         self.run_next()
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.resume(state)
+        REREADS.resume(reads)
         self.polls = 0
 
 

@@ -28,7 +28,7 @@ _KERNELS: dict[str, tuple[tuple[float, float], ...]] = {
 _BATCH_NORM_IN_TRAINING = (_REDUCED, _SMALL, _SMALL, _MAPPED)
 _SLOWDOWN = {"cumsum": 3.6, "cumprod": 3.6, "logcumsumexp": 3.6}
 """Time of a large scan over the time of a copy."""
-_SOFTMAX = frozenset({"_softmax", "_log_softmax"})
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
 _SOFTMAX_READS, _SOFTMAX_HELD_BYTES = 3, 48 << 10
 """A block of PyTorch's softmax reads its row for the maximum, for the sum and for the results, unless the row fits
 into shared memory."""

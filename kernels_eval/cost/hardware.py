@@ -53,7 +53,7 @@ class Hardware:
     reuse_bytes: float = 30e6
     """Bytes that a launch can move before the next one finds nothing in the cache."""
     kept_caches: float = 2.05
-    """What programs that run at a time find again of what they read, over `cache_bytes`: 0.78 of the L2 cache's size,
+    """Bytes that programs which run at a time find again, over `cache_bytes`: 0.78 of the L2 cache's size,
     by an H200's times for rows of 64 KB to 1 MB that are read twice (docs/estimates.md)."""
     busy_warps: float = 20.0
     """Warps that keep the units of one processor busy."""

@@ -68,7 +68,7 @@ class Rereads:
 
     def __init__(self) -> None:
         count = _PAGES << _PAGE_BITS
-        self._owners, self._stamps = np.zeros(count, np.int32), np.zeros(count, np.int32)
+        self._owners, self._stamps = np.zeros(count, np.int64), np.zeros(count, np.int32)
         """For each noted sector: the program that read it last, and how many it had read then, this one included."""
         self._lanes = np.zeros(count, np.int32)
         self._next = 1

@@ -30,6 +30,8 @@ of matrix products by the type of their operands. `access`, `reduction`: loads, 
 each of which waits.
 """
 
+SECTOR_BYTES = 32
+"""Least that a GPU reads or writes at once."""
 SECTOR_ELEMENTS = 8
 """Elements whose atomics meet. Bytes would fill at another number of rows for each type, and rows are reduced."""
 HostWait = Literal["read", "synchronise", "upload"]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels_eval.cost.launch import SECTOR_BYTES
 from kernels_eval.interpreter.memory_accesses import (
     ACCESS_LOG,
-    SECTOR_BYTES,
     Addresses,
     Flags,
     Origin,

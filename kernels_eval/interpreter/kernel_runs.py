@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.launch import SECTOR_BYTES, Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Flags, Origin, Region
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels_eval.cost.launch import SECTOR_BYTES
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
-SECTOR_BYTES = 32
-_SHIFT = 5
+_SHIFT = SECTOR_BYTES.bit_length() - 1
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Origins = np.ndarray[Any, np.dtype[np.uint8]]

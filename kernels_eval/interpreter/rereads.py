@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_SECTOR_BYTES, _SHIFT = 32, 5
-_NEAR_SECTORS = (32 << 10) // _SECTOR_BYTES
+from kernels_eval.cost.launch import SECTOR_BYTES
+
+_SHIFT = SECTOR_BYTES.bit_length() - 1
+_NEAR_SECTORS = (32 << 10) // SECTOR_BYTES
 """Sectors read since, up to which one is still in its processor's own cache."""
 _PAGES, _PAGE_BITS = 1 << 10, 10
 """Pages that programs which run together are noted in, 32 MB of what they read; the rest counts as read once."""
@@ -42,10 +44,10 @@ class _Access(NamedTuple):
         """Return the sectors of each program and the program of each, from 0; neighbours in one sector come once."""
         lanes = self.offsets.shape[1]
         sectors = (self.offsets >> _SHIFT).ravel()
-        is_first = np.empty(sectors.size, dtype=bool)
-        is_first[1:] = sectors[1:] != sectors[:-1]
-        is_first[::lanes] = True
         if self.mask is None:
+            is_first = np.empty(sectors.size, dtype=bool)
+            is_first[1:] = sectors[1:] != sectors[:-1]
+            is_first[::lanes] = True
             places = np.flatnonzero(is_first)
             return sectors[places], places // lanes
         taking = np.flatnonzero(self.mask)
@@ -127,8 +129,8 @@ class Rereads:
 
     def found(self) -> Reread:
         """Return what all programs read again."""
-        reach = self._apart / self._again * _SECTOR_BYTES if self._again else 0.0
-        return Reread(float(self._again * _SECTOR_BYTES), reach)
+        reach = self._apart / self._again * SECTOR_BYTES if self._again else 0.0
+        return Reread(float(self._again * SECTOR_BYTES), reach)
 
     def _add(self, access: _Access | int, sectors: Any, lanes: int) -> None:
         if self._pending is None:

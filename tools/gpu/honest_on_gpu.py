@@ -1,18 +1,22 @@
 """Honest kernels of 1 to 60 us, and small problems under little memory, judged on a GPU: less than two minutes.
 
-    python3 tools/gpu/honest_on_gpu.py [--parts honest,memory] [--budget SECONDS] [--load PROCESSES]
+    python3 tools/gpu/honest_on_gpu.py [--parts honest,memory] [--budget SECONDS] [--load PROCESSES] [--overlaps]
 
 Needs one NVIDIA GPU. Writes `$OUT/honest_gpu.json` after every part: honest kernels that are refused, and verdicts on 64
 kernels by eight workers of 4 GiB, after a problem that leaves its worker no room. Exit code 1 if an honest kernel is
 refused, or a small problem does not fit. `--load`: so many processes keep the host's cores busy meanwhile.
+`--overlaps`: how far a call alone is from what its round predicts, share of the call, by time of the call.
 `kernelmill judge redteam --device cuda` attacks the judge.
 """
 
 import argparse
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -65,6 +69,26 @@ class ModelNew(torch.nn.Module):
         return out
 """
 """Takes less time than the arithmetic of the reference's whole product."""
+
+
+WATCH = """import json
+from kernels_eval.gpu.timing import statistics
+
+_plain = statistics.overlapped_s
+
+
+def overlapped_s(*times):
+    with open({path!r}, "a") as file:
+        file.write(json.dumps(times) + "\\n")
+    return _plain(*times)
+
+
+statistics.overlapped_s = overlapped_s
+"""
+"""A `sitecustomize.py` of the judge's processes: it writes down the times that the judge compares."""
+CALLS_US = (0.0, 4.0, 8.0, 16.0, 32.0, math.inf)
+"""Bounds of the rows of `--overlaps`."""
+QUANTILES = {"least": 0.0, "median": 0.5, "95 %": 0.95, "99 %": 0.99, "most": 1.0}
 
 
 def say(text: str) -> None:
@@ -120,6 +144,34 @@ def honest_kernels(workers: int, budget_s: float) -> int:
     return len(refused)
 
 
+def watch_overlaps(folder: Path) -> Path:
+    """Have the judge's processes note the times of each verdict; returns their file."""
+    path = folder / "overlaps.jsonl"
+    (folder / "sitecustomize.py").write_text(WATCH.format(path=str(path)))
+    os.environ["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{folder}"
+    return path
+
+
+def keep_overlaps(path: Path) -> None:
+    """Write what a call alone takes longer than its round predicts, as a share of the call: quantiles of honest calls."""
+    excesses: list[tuple[float, float]] = []
+    for line in path.read_text().splitlines():
+        call_s, serial_s, reference_s, reference_serial_s = json.loads(line)
+        change = min(1.0, reference_serial_s / reference_s)
+        predicted_s = call_s * change + max(0.0, reference_serial_s - reference_s)
+        excesses.append((1e6 * call_s, (serial_s - predicted_s) / call_s))
+    rows: list[dict[str, float]] = []
+    for least, most in itertools.pairwise(CALLS_US):
+        found = sorted(excess for call_us, excess in excesses if least <= call_us < most)
+        if found:
+            places = {name: found[int(share * (len(found) - 1))] for name, share in QUANTILES.items()}
+            rows.append({"from us": least, "to us": most, "verdicts": len(found)} | places)
+    FOUND["overlaps"] = {"rows": rows, "excesses": excesses}
+    for row in rows:
+        say(f"overlaps: {row}")
+    keep()
+
+
 def small_problems() -> int:
     """Judge 64 kernels of 1 MiB by eight workers of 4 GiB, each after a large problem; returns how many had faults."""
     large, kernel = pointwise(163840)  # 640 MiB in and out: nothing is left beside both and the candidate's part
@@ -143,8 +195,10 @@ def main() -> None:
     parser.add_argument("--parts", default="memory,honest")
     parser.add_argument("--budget", type=float, default=280.0)
     parser.add_argument("--load", type=int, default=0)
+    parser.add_argument("--overlaps", action="store_true")
     given = parser.parse_args()
     failures = 0
+    overlaps = watch_overlaps(Path(tempfile.mkdtemp())) if given.overlaps else None
     load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.load)]
     try:
         for part in given.parts.split(","):
@@ -153,6 +207,8 @@ def main() -> None:
     finally:
         for process in load:
             process.kill()
+    if overlaps is not None:
+        keep_overlaps(overlaps)
     FOUND["seconds"] = time.monotonic() - STARTED
     keep()
     sys.exit(1 if failures else 0)

@@ -7,7 +7,6 @@ fork server without the interpreter. It answers `compiled` or `built` with what 
 
 import hashlib
 import json
-import shutil
 import signal
 import tempfile
 import threading
@@ -24,6 +23,7 @@ from kernels_eval.cost.occupancy import Usage
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.fork_server import Ending, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import (
@@ -264,7 +264,7 @@ class Builder(_OneShot):
         asked = super()._ask({**request, "problem": problem, "folder": folder}, replace(limits, folder=folder))
         if asked.category is None:
             return folder
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         return None
 
     def _ask(self, request: dict[str, Any], limits: Limits) -> Compiled:

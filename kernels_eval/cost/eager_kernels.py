@@ -5,6 +5,7 @@ CUDA sources (ATen/native/cuda and the composite operators of ATen/native); slow
 (docs/estimates.md).
 """
 
+import math
 from typing import Any
 
 import torch
@@ -72,13 +73,13 @@ def _pass(launch: Launch, place: int, kernel: tuple[float, float], largest_bytes
 
 
 def _reading_again(launch: Launch, given: torch.Tensor, dimension: int) -> Launch:
-    """Return the launch of a softmax with what its blocks read again, over the last dimension."""
-    is_last = given.dim() > 0 and dimension in (-1, given.dim() - 1)
-    row_bytes = given.shape[-1] * given.element_size() if is_last else 0
-    if row_bytes <= _SOFTMAX_HELD_BYTES:
+    """Return the launch of a softmax with what its blocks read again, where a row's elements lie side by side."""
+    length, inner = _row_of(given, dimension)
+    row_bytes = length * given.element_size()
+    if inner > 1 or row_bytes <= _SOFTMAX_HELD_BYTES:
         return launch
     again = float((_SOFTMAX_READS - 1) * given.numel() * given.element_size())
-    rows = given.numel() // given.shape[-1]
+    rows = given.numel() // length
     return launch.model_copy(
         update={
             "l2_bytes": launch.l2_bytes + again,
@@ -87,6 +88,14 @@ def _reading_again(launch: Launch, given: torch.Tensor, dimension: int) -> Launc
             "programs": min(launch.programs, float(rows)),
         }
     )
+
+
+def _row_of(given: torch.Tensor, dimension: int) -> tuple[int, int]:
+    """Return the elements along a dimension, and those of the dimensions after it."""
+    if given.dim() == 0:
+        return 1, 1
+    place = dimension % given.dim()
+    return given.shape[place], math.prod(given.shape[place + 1 :])
 
 
 def _is_apart(args: tuple[Any, ...]) -> bool:

@@ -247,6 +247,7 @@ class CandidateRun:
         )
         with self._state.phases.during(Phase.ROUNDS):
             self._times = self.measured = Timer(self._plan(), rounds.device()).measure()
+        check_folder(Path(self._job["scratch"]))
 
     def check_waited_for(self) -> None:
         """Compare the time of calls one by one with the longest kernel; what they overlap by counts as time."""

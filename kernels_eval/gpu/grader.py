@@ -9,7 +9,6 @@ import contextlib
 import gc
 import os
 import secrets
-import shutil
 import tempfile
 import traceback
 from dataclasses import replace
@@ -39,6 +38,7 @@ from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Status, Verdict, fault
@@ -136,7 +136,7 @@ class Grader:
             self.use_host_copies()
         finally:
             state.settle()
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_folder(scratch)
 
     def has_loaded(self, problem_source: str) -> bool:
         """Return True if a problem's reference is held."""
@@ -249,7 +249,7 @@ class Grader:
             self.last_measured = run.measured
             self._run = None
         finally:
-            self._state.leftovers.append(lambda: shutil.rmtree(scratch, ignore_errors=True))
+            self._state.leftovers.append(lambda: remove_folder(scratch))
             release_unused_memory()
         return verdict.model_copy(
             update={

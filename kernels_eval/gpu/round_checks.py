@@ -35,6 +35,8 @@ _OTHER_LAUNCHES = 0.25
 _ALONE_SHARE = 0.3
 _FOLDER_BYTES = 1 << 30
 """Of a candidate's files between two rounds."""
+_FOLDER_DEPTH = 32
+"""Of its folders; compilers make three."""
 _SLOWED = 1.2
 """Factor by which the reference may take longer beside a candidate."""
 _NOISE = 0.03
@@ -280,15 +282,33 @@ def believed_s(reference_s: float, quiet: Estimate) -> float:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a candidate whose files take more than what compilers leave there."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):  # a compiler removes what it no longer needs
-                total += Path(place, name).lstat().st_blocks * 512
+    """Refuse a candidate whose files take more, or whose folders lie deeper, than what compilers leave there."""
+    try:
+        total = _bytes_in(folder, depth=1)
+    except PermissionError as error:
+        raise _over_quota(f"its folder cannot be read: {error.strerror}") from error
+    except OSError as error:  # a path that is too long for the system
+        raise _over_quota(f"its folders lie too deep: {error.strerror}") from error
     if total > _FOLDER_BYTES:
-        message = f"its files take {total / 2**20:.0f} MiB, expected at most {_FOLDER_BYTES >> 20}"
-        raise CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.DISK_QUOTA, message)
+        raise _over_quota(f"its files take {total / 2**20:.0f} MiB, expected at most {_FOLDER_BYTES >> 20}")
+
+
+def _bytes_in(folder: str | Path, depth: int) -> int:
+    """Return the bytes that the files below a folder take. What goes away meanwhile counts nothing."""
+    if depth > _FOLDER_DEPTH:
+        raise _over_quota(f"its folders lie deeper than {_FOLDER_DEPTH}")
+    total = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:  # a compiler removes what it wrote
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    total += _bytes_in(entry.path, depth + 1)
+    return total
+
+
+def _over_quota(message: str) -> CandidateFailedError:
+    return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.DISK_QUOTA, message)
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:

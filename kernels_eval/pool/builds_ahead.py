@@ -8,7 +8,6 @@ not there when a worker takes the candidate is compiled at launch, and whatever 
 """
 
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +19,7 @@ from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu.device.detection import gpu_target
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.problem import literal_init_inputs
+from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.limits import Limits
 
 _BUILD_FACTOR = 4
@@ -159,4 +159,4 @@ def _remove(future: "Future[str | None]") -> None:
     """Remove the folder of an ended future."""
     folder = _folder_of(future)
     if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)

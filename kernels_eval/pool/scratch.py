@@ -9,17 +9,18 @@ worker, does not end that one. If it was killed too, the next judge to start rem
 import contextlib
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+from kernels_eval.sandbox.folders import remove_folder
+
 PREFIX = "kernels-eval-"
 _LOCK = ".lock"
 _UNLOCKED_LIFETIME_S = 3600.0
-_KEPT = frozenset({_LOCK, "builds", "device.lock", "device.door"})
+_KEPT = frozenset({_LOCK, "builds", "device.lock", "device.door", "device-memory"})
 _CACHES = ("triton", "torchinductor_")
 """Folders of caches: their contents are removed, they stay."""
 _FILE_LIFETIME_S = 300.0
@@ -59,7 +60,7 @@ class Scratch:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_folder(self.path)
         self._lock.close()
 
 
@@ -89,7 +90,7 @@ def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:
         for old in _entries(path) if is_cache else [path]:
             with contextlib.suppress(OSError):  # another process may be removing it too
                 if old.lstat().st_mtime < before:
-                    shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+                    remove_folder(old) if old.is_dir() and not old.is_symlink() else old.unlink()
 
 
 def remove_left_behind(parent: Path) -> None:
@@ -101,11 +102,11 @@ def remove_left_behind(parent: Path) -> None:
                 continue
             if not (folder / _LOCK).exists():
                 if time.time() - folder.stat().st_mtime > _UNLOCKED_LIFETIME_S:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_folder(folder)
                 continue
             with (folder / _LOCK).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -57,9 +57,9 @@ def test_each_kernel_reads_what_the_one_before_left() -> None:
 
 @pytest.mark.parametrize("call", [torch.softmax, torch.log_softmax], ids=["softmax", "log_softmax"])
 def test_a_softmax_reads_long_rows_three_times_and_short_ones_once(call: Callable[..., object]) -> None:
-    def launch_of(rows: int, columns: int, dimension: int) -> Launch:
+    def launch_of(rows: int, columns: int, dimension: int, *inner: int) -> Launch:
         with EagerCounter() as counter:
-            call(torch.empty(rows, columns, device="meta"), dimension)
+            call(torch.empty(rows, columns, *inner, device="meta"), dimension)
         (launch,) = counter.launches
         return launch
 
@@ -67,6 +67,8 @@ def test_a_softmax_reads_long_rows_three_times_and_short_ones_once(call: Callabl
     assert (long.reread_bytes, long.reread_reach) == (2 * 512 * 65536 * 4, 65536 * 4)
     assert long.programs == 512
     assert launch_of(512, 65536, -1) == long
+    assert launch_of(512, 65536, 1, 1, 1) == long
+    assert launch_of(512, 65536, 1, 2).reread_bytes == 0
     assert [launch_of(4096, 12288, 1).reread_bytes, launch_of(65536, 64, 0).reread_bytes] == [0, 0]
     once = total_s([long.model_copy(update={"reread_bytes": 0})], HARDWARE["h100"])
     assert total_s([long], HARDWARE["h100"]) > 1.3 * once

@@ -1,7 +1,9 @@
 """Checks of rounds and of times on a GPU."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from kernels_eval.gpu.round_checks import (
     believed_s,
     check_attribution,
     check_floor,
+    check_folder,
     check_profiled_time,
     check_reference_time,
     check_round,
@@ -25,6 +28,7 @@ from kernels_eval.gpu.round_checks import (
 from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.messages import OutputForm
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
@@ -188,6 +192,45 @@ def test_bounds_on_times(check: Callable[[], None], category: str | None) -> Non
 )
 def test_a_slowed_reference_does_not_count(reference_s: float, spread: float, believed: float) -> None:
     assert believed_s(reference_s, Estimate(1e-3, spread, 3)) == believed
+
+
+def nested(folder: Path, depth: int, name: str = "d") -> None:
+    """Make folders within folders, deeper than a path can name."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_files_that_compilers_leave_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "triton" / "cache").mkdir(parents=True)
+    (tmp_path / "triton" / "cache" / "kernel.cubin").write_bytes(bytes(4096))
+    (tmp_path / "link").symlink_to("/")
+    (tmp_path / "gone").symlink_to("nowhere")
+    check_folder(tmp_path)
+    check_folder(tmp_path / "that was removed")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: nested(folder, 1200), "deeper than"),
+        (lambda folder: nested(folder, 20, "d" * 250), "too deep"),
+    ],
+    ids=["folders", "long names"],
+)
+def test_folders_that_no_compiler_leaves_are_refused(
+    tmp_path: Path, make: Callable[[Path], None], message: str
+) -> None:
+    make(tmp_path)
+    with pytest.raises(CandidateFailedError, match=message) as failed:
+        check_folder(tmp_path)
+    assert failed.value.category == "disk_quota"
+    remove_folder(tmp_path)
+    assert not tmp_path.exists()
 
 
 def test_a_profile_that_says_more_is_refused_only_when_it_happens_again() -> None:

@@ -94,7 +94,7 @@ def test_old_files_go_and_folders_in_use_stay(temporary: Path, keep_caches: bool
     entry = made(scratch.path / "triton" / "old" / "kernel.cubin", 1000)
     kept = [
         made(scratch.path / name, age)
-        for name, age in [("new", 0), ("triton/fresh/kernel.cubin", 0), ("builds/a.so", 1000)]
+        for name, age in [("new", 0), ("triton/fresh/kernel.cubin", 0), ("builds/a.so", 1000), ("device-memory", 1000)]
     ]
     for folder in (entry.parent, entry.parent.parent, scratch.path / "builds"):
         os.utime(folder, (0, 0))

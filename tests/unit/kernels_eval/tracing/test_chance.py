@@ -1,23 +1,31 @@
 """Clocks, the process's number, random numbers and hashes differ between traced calls, as they do between runs."""
 
+import datetime
 import os
 import random
+import secrets
 import time
+import uuid
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kernels_eval.tracing.chance import Chance
 
 CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+CALENDARS = ("localtime", "gmtime", "ctime", "strftime")
 
 
 @pytest.fixture
 def chance(monkeypatch: pytest.MonkeyPatch) -> Chance:
-    for name in CLOCKS:
-        for each in (name, f"{name}_ns"):
-            monkeypatch.setattr(time, each, getattr(time, each))
-    monkeypatch.setattr(os, "getpid", os.getpid)
+    for name in (*CLOCKS, *(f"{name}_ns" for name in (*CLOCKS, "clock_gettime")), "clock_gettime", *CALENDARS):
+        monkeypatch.setattr(time, name, getattr(time, name))
+    replaced = ((os, "getpid urandom getrandom"), (random, "_urandom Random seed"), (datetime, "datetime date"))
+    for module, names in (*replaced, (np.random, "default_rng")):
+        for name in names.split():
+            monkeypatch.setattr(module, name, getattr(module, name))
     made = Chance()
     made.install()
     return made
@@ -42,13 +50,52 @@ def test_the_tenth_of_a_second_is_even_in_some_calls(chance: Chance) -> None:
     assert seen == {0, 1}
 
 
-def test_random_numbers_begin_at_either_end(chance: Chance) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda: random.random(), lambda: random.Random().random(),
+        lambda: np.random.random(), lambda: np.random.default_rng().random(),
+        lambda: random.SystemRandom().random(), lambda: os.urandom(1)[0] / 256, lambda: os.getrandom(2)[1] / 256,
+        lambda: secrets.randbits(20) / 2**20, lambda: int(uuid.uuid4().hex[:4], 16) / 2**16,
+    ],
+    ids=["random", "Random", "numpy", "default_rng", "SystemRandom", "urandom", "getrandom", "secrets", "uuid4"],
+)  # fmt: skip
+def test_random_numbers_begin_at_either_end(chance: Chance, number: Callable[[], float]) -> None:
     first: list[float] = []
-    for _ in range(4):
+    for _ in range(6):
         chance.next_call()
-        first.append(random.random())
+        first.append(number())
     assert min(first) < 0.01
     assert max(first) > 0.99
+
+
+def test_numbers_below_a_bound_and_seeds_end_and_differ(chance: Chance) -> None:
+    below: set[int] = set()
+    seeded: set[float] = set()
+    for _ in range(30):
+        chance.next_call()
+        below |= {secrets.randbelow(50) for _ in range(3)}
+        seeded.add(np.random.RandomState().random_sample())
+        assert random.Random(7).random() == random.Random(7).random()
+        assert np.random.default_rng(7).random() == np.random.default_rng(7).random()
+    assert 0 in below
+    assert len(below) > 5
+    assert len(seeded) > 5
+
+
+def test_the_date_is_another_in_each_call(chance: Chance) -> None:
+    hours: set[int] = set()
+    for _ in range(40):
+        chance.next_call()
+        now = datetime.datetime.now().timestamp()
+        assert abs(now - time.time()) < 60
+        assert abs(now - datetime.datetime.now(datetime.UTC).timestamp()) < 60
+        assert abs(now - time.mktime(time.localtime())) < 60
+        assert abs(now - time.clock_gettime(time.CLOCK_REALTIME)) < 60
+        assert datetime.date.fromtimestamp(now - 60) <= datetime.date.today() <= datetime.date.fromtimestamp(now + 60)
+        assert abs(int(time.strftime("%s")) - now) < 60
+        hours.add(datetime.datetime.now().hour)
+    assert len(hours) > 5
 
 
 def test_the_number_of_the_process_is_even_in_some_calls(chance: Chance) -> None:

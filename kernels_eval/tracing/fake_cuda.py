@@ -20,7 +20,7 @@ from kernels_eval.tracing import generated_code
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
-_NAME = "NVIDIA H100 80GB HBM3 (virtual)"
+_NAME = "NVIDIA H100 80GB HBM3"
 _CAPABILITY = (9, 0)
 _PROCESSORS = 132
 _PROPERTIES = types.SimpleNamespace(

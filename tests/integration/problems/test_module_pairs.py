@@ -17,6 +17,12 @@ def judge():
         yield judge
 
 
+@pytest.fixture(scope="module")
+def whole_judge():
+    with Judge(CONFIG.model_copy(update={"full_size_share": 1.0})) as judge:
+        yield judge
+
+
 def drawn(family, count, seed):
     rng = Draw(seed)
     return [family.draw(rng, frozenset()) for _ in range(count)]
@@ -54,12 +60,12 @@ def test_slow_kernels_are_correct_and_most_take_longer(judge):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
-def test_every_operator_and_style_of_a_family_is_correct(judge, family):
+def test_every_operator_and_style_of_a_family_is_correct_at_the_full_size(whole_judge, family):
     chosen = {}
     for pair in drawn(family, 1500, "all"):
         chosen.setdefault((pair.operators[0], pair.style, pair.earlier_source is None), pair)
     assert {name for name, *_ in chosen} >= {name for name in family.operators if name in _first_operators(family)}
-    assert not wrong(judge, list(chosen.values()))
+    assert not wrong(whole_judge, list(chosen.values()))
 
 
 def _first_operators(family):

@@ -32,6 +32,9 @@ _PROFILED_SHARE = 0.85
 """Share of the device time of kernels in a profiled call that a timed call takes at least."""
 _OTHER_LAUNCHES = 0.25
 """Relative difference of launches in a call between two profiles, e.g. of a kernel that every few calls launch."""
+_MORE_ACTIVITIES, _FEW_ACTIVITIES = 1.5, 4.0
+"""Factor and number by which a checked call may copy and fill more than a timed one: how many calls a round has, and
+whether one is made call by call, follows from it."""
 _ALONE_SHARE = 0.3
 _FOLDER_BYTES = 1 << 30
 """Of a candidate's files between two rounds."""
@@ -229,7 +232,7 @@ def check_profiled_time(candidate_s: float, kernels_s: float, is_repeated: bool)
 
 
 def check_same_kernels(first: Attribution, first_calls: int, again: Attribution, calls: int) -> None:
-    """Refuse a candidate whose timed calls launch other kernels than its checked ones, or on other streams.
+    """Refuse a candidate whose timed calls launch other kernels than its checked ones, on other streams, or far less.
 
     `first_calls`, `calls`: how many calls were profiled.
     """
@@ -238,6 +241,10 @@ def check_same_kernels(first: Attribution, first_calls: int, again: Attribution,
         if abs(before - after) > _OTHER_LAUNCHES * max(before, after):
             message = f"checked calls launch {name[:80]} {before:.2f} times each, timed ones {after:.2f} times"
             raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
+    before, after = first.launches / first_calls, again.launches / calls
+    if before > _MORE_ACTIVITIES * after + _FEW_ACTIVITIES:
+        message = f"checked calls copy, fill and launch {before:.1f} times each, timed ones {after:.1f} times"
+        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
     if again.uses_side_streams and not first.uses_side_streams:
         raise CandidateFailedError(
             Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, "timed calls alone use another stream"

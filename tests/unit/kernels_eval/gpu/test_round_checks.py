@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kernels_eval.gpu.round_checks import (
     check_profiled_time,
     check_reference_time,
     check_round,
+    check_same_kernels,
     check_streams,
     check_waited_for,
 )
@@ -160,6 +162,29 @@ def test_attribution(own_ns: int, library_ns: int, policy: str, category: str | 
     names = ("sm80_gemm",) if library_ns else ()
     attribution = Attribution(own_ns, library_ns, names, 1, False)
     assert refusal(lambda: check_attribution(attribution, {"row_softmax"}, config)) == category
+
+
+def twenty_calls(launches: int = 40, side: bool = False, **counts: int) -> Attribution:
+    return Attribution(9, 0, (), launches, side, counts=counts or {"mine": 20})
+
+
+@pytest.mark.parametrize(
+    ("checked_launches", "timed", "message"),
+    [
+        (4, twenty_calls(), None),
+        (10, twenty_calls(20), None),  # a checked call fills a few buffers more
+        (12, twenty_calls(20), "fill and launch 6.0 times each, timed ones 1.0 times"),
+        (4, twenty_calls(mine=10), "launch mine 1.00 times each, timed ones 0.50 times"),
+        (4, twenty_calls(other=20), "launch mine 1.00 times each, timed ones 0.00 times"),
+        (4, twenty_calls(side=True), "timed calls alone use another stream"),
+    ],
+)
+def test_timed_calls_launch_what_checked_ones_do(
+    checked_launches: int, timed: Attribution, message: str | None
+) -> None:
+    checked = Attribution(1, 0, (), checked_launches, False, counts={"mine": 2})
+    with nullcontext() if message is None else pytest.raises(CandidateFailedError, match=message):
+        check_same_kernels(checked, 2, timed, 20)
 
 
 def test_a_kernel_named_like_a_librarys() -> None:

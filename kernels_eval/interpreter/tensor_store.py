@@ -27,6 +27,8 @@ _MANY = 64
 """Storages beyond which the gap is the least: it takes address space, which is limited."""
 _MOST_COPIED = 1 << 24
 """Bytes of an operator's result up to which it is copied to memory with gaps."""
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Types by bytes of an element: constants are compared bit by bit."""
 
 
 class ProgramError(Exception):
@@ -130,14 +132,22 @@ class TensorStore:
         return origins.as_strided(view.shape, strides, view.offset * itemsize)
 
     def origin_counts(self, view: View) -> list[int]:
-        """Count a view's elements by their last writer."""
+        """Count a view's elements by their last writer. Of several constants in one view the commonest alone is one.
+
+        A pattern of constants is PyTorch's work, such as a mask of zeros and ones that copies put together.
+        """
         counts = [0] * len(Origin)
         storage = self[view.storage]
         if storage.origins is None:
             counts[storage.default_origin] = view.numel
             return counts
-        found = np.bincount(self.origins(view).numpy().ravel(), minlength=len(Origin))
-        return [int(count) for count in found]
+        origins = self.origins(view)
+        counts = [int(count) for count in np.bincount(origins.numpy().ravel(), minlength=len(Origin))]
+        if counts[Origin.FILL]:
+            further = _further_constants(self.tensor(view)[origins == Origin.FILL])
+            counts[Origin.FILL] -= further
+            counts[Origin.MOVED] += further
+        return counts
 
     def operate(self, command: Operate) -> list[Launch]:
         """Run one operator of PyTorch; returns what it moved, nothing for an allocation."""
@@ -209,6 +219,8 @@ class TensorStore:
             self._copy_origins(command, view)
         elif command.name in MOVES:
             self._move_origins(command, view)
+        elif command.name == "arange":  # it computes
+            self._mark(view, Origin.MOVED, whole=not known)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
             self._mark(view, Origin.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
@@ -262,6 +274,14 @@ class TensorStore:
         if isinstance(value, Sequence):
             return [self._value(item) for item in value.items]
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
+
+
+def _further_constants(filled: torch.Tensor) -> int:
+    """Return how many of these elements have another value than the commonest one has."""
+    bits = filled.view(_BITS[filled.element_size()])
+    if bool((bits == bits[0]).all()):
+        return 0
+    return bits.numel() - int(torch.unique(bits, return_counts=True)[1].max())
 
 
 def _moved(origins: torch.Tensor) -> torch.Tensor:

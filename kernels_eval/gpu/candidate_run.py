@@ -251,15 +251,19 @@ class CandidateRun:
 
     def check_waited_for(self) -> None:
         """Compare the time of calls one by one with the longest kernel; what they overlap by counts as time."""
-        times, quiet = self._times, self._quiet
+        times = self._times
         if times.serial_s is None:
             return
         at_most_s = times.serial_s + self._overheads.serial_spread_s
         check_waited_for(at_most_s, self._longest_s, self._is_repeated)
-        if quiet.serial_s is not None:
-            candidate_s = times.candidate.seconds
-            late_s = overlapped_s(candidate_s, times.serial_s, quiet.call.seconds, quiet.serial_s)
-            times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
+        candidate_s = times.candidate.seconds
+        late_s = self._late_s(candidate_s, times.serial_s)
+        times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
+
+    def _late_s(self, call_s: float, serial_s: float) -> float:
+        """Return by how much a call alone takes longer than one in a round says, by the reference's two times."""
+        quiet = self._quiet
+        return 0.0 if quiet.serial_s is None else overlapped_s(call_s, serial_s, quiet.call.seconds, quiet.serial_s)
 
     def check_profiled_time(self) -> None:
         """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""
@@ -292,6 +296,7 @@ class CandidateRun:
             launches=launches,
             serial_round=secrets.randbelow(MIN_ROUNDS),
             serial_calls=min(self._sets.serial_calls, QUEUE // (launches + 2)),
+            late_s=self._late_s,
             is_gated=self._state.is_gated,
             overheads=self._overheads,
             precision=config.timing_precision,

@@ -111,6 +111,29 @@ def test_one_secret_round_is_made_call_by_call() -> None:
     assert found.rounds == MIN_ROUNDS
 
 
+@pytest.mark.parametrize(
+    ("rounds_s", "least_s", "made"),
+    [
+        ([1.1e-4], 1.1e-4, 1),
+        ([1.9e-4, 1.1e-4], 1.1e-4, 2),
+        ([1.9e-4, 1.4e-4, 1.1e-4], 1.1e-4, 3),
+        ([1.9e-4, 1.4e-4, 1.7e-4], 1.4e-4, 3),
+    ],
+    ids=["as the rounds say", "disturbed once", "disturbed twice", "they overlap"],
+)
+def test_calls_that_seem_to_overlap_are_made_one_by_one_again(rounds_s: list[float], least_s: float, made: int) -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+    left = iter(rounds_s)
+
+    def run(made: Any, request: RoundRequest) -> Round:
+        answer = honest(1e-4, seen)(made, request)
+        return replace(answer, serial_s=(next(left),) * 3) if request.serial else answer
+
+    late = changed(serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s: max(0.0, serial_s - 1.2 * call_s))
+    assert measure(run, late).serial_s == pytest.approx(least_s)
+    assert sum(request.serial for _, request in seen) == made
+
+
 def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
     times = iter([1e-4, 5e-4, 3e-4])
     found = measure(honest(1e-4), second_s=lambda _: next(times))

@@ -175,7 +175,7 @@ def _number(value: float | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−").replace("−0.00", "+0.00")
+    return f"{value + 0.0:+.2f}".replace("-", "−")
 
 
 def _change(values: tuple[float, float, float] | None) -> str:

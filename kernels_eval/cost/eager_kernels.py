@@ -76,7 +76,7 @@ def _reading_again(launch: Launch, given: torch.Tensor, dimension: int) -> Launc
     """Return the launch of a softmax with what its blocks read again, where a row's elements lie side by side."""
     length, inner = _row_of(given, dimension)
     row_bytes = length * given.element_size()
-    if inner > 1 or row_bytes <= _SOFTMAX_HELD_BYTES:
+    if inner != 1 or row_bytes <= _SOFTMAX_HELD_BYTES:
         return launch
     again = float((_SOFTMAX_READS - 1) * given.numel() * given.element_size())
     rows = given.numel() // length

@@ -230,7 +230,7 @@ class CandidateRun:
 
         def note_kernels(made: Round, calls: int) -> None:
             again = self._attribution(made)
-            check_same_kernels(self._profiled, self._profiled_calls, again, calls)
+            check_same_kernels(self._profiled, self._profiled_calls, again, calls, len(self._form.native))
             self._note_times(made, again, calls)
 
         rounds = TimedRounds(
@@ -257,7 +257,7 @@ class CandidateRun:
         at_most_s = times.serial_s + self._overheads.serial_spread_s
         check_waited_for(at_most_s, self._longest_s, self._is_repeated)
         candidate_s = times.candidate.seconds
-        late_s = self._late_s(candidate_s, times.serial_s)
+        late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s)
         times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
 
     def _late_s(self, call_s: float, serial_s: float) -> float:

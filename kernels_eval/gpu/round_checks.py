@@ -231,10 +231,10 @@ def check_profiled_time(candidate_s: float, kernels_s: float, is_repeated: bool)
         raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
 
 
-def check_same_kernels(first: Attribution, first_calls: int, again: Attribution, calls: int) -> None:
+def check_same_kernels(first: Attribution, first_calls: int, again: Attribution, calls: int, outputs: int = 1) -> None:
     """Refuse a candidate whose timed calls launch other kernels than its checked ones, on other streams, or far less.
 
-    `first_calls`, `calls`: how many calls were profiled.
+    `first_calls`, `calls`: how many calls were profiled. `outputs`: of a call; a checked one copies each to its slot.
     """
     for name in sorted({*first.counts, *again.counts}):
         before, after = (made.counts.get(name, 0) / count for made, count in ((first, first_calls), (again, calls)))
@@ -242,7 +242,7 @@ def check_same_kernels(first: Attribution, first_calls: int, again: Attribution,
             message = f"checked calls launch {name[:80]} {before:.2f} times each, timed ones {after:.2f} times"
             raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
     before, after = first.launches / first_calls, again.launches / calls
-    if before > _MORE_ACTIVITIES * after + _FEW_ACTIVITIES:
+    if before > _MORE_ACTIVITIES * after + _FEW_ACTIVITIES + outputs:
         message = f"checked calls copy, fill and launch {before:.1f} times each, timed ones {after:.1f} times"
         raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNLIKE_PROFILE, message)
     if again.uses_side_streams and not first.uses_side_streams:
@@ -305,7 +305,7 @@ def _bytes_in(folder: str | Path, depth: int) -> int:
     if depth > _FOLDER_DEPTH:
         raise _over_quota(f"its folders lie deeper than {_FOLDER_DEPTH}")
     total = 0
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:  # a compiler removes what it wrote
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:  # a compiler's
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat(follow_symlinks=False).st_blocks * 512

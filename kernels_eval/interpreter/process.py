@@ -97,7 +97,7 @@ class _Executor:
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()
             views = [View(**view) for view in header["outputs"]]
-            answer["outputs"] = [{"origins": self._state.origin_counts(view)} for view in views]
+            answer["outputs"] = [{"origins": self._state.origins_of_output(view)} for view in views]
             content = [bytes_of(self._state.tensor(view)) for view in views]
             answer["cpu_s"] = time.process_time() - began
         except CandidateError:

@@ -29,6 +29,8 @@ _MOST_COPIED = 1 << 24
 """Bytes of an operator's result up to which it is copied to memory with gaps."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Types by bytes of an element: constants are compared bit by bit."""
+_LEAST_OF_KERNELS = 0.05
+"""Share of an output's elements from which on kernels stored more than a trace of it."""
 
 
 class ProgramError(Exception):
@@ -132,21 +134,28 @@ class TensorStore:
         return origins.as_strided(view.shape, strides, view.offset * itemsize)
 
     def origin_counts(self, view: View) -> list[int]:
-        """Count a view's elements by their last writer. Of several constants in one view the commonest alone is one.
-
-        A pattern of constants is PyTorch's work, such as a mask of zeros and ones that copies put together.
-        """
+        """Count a view's elements by their last writer."""
         counts = [0] * len(Origin)
         storage = self[view.storage]
         if storage.origins is None:
             counts[storage.default_origin] = view.numel
             return counts
-        origins = self.origins(view)
-        counts = [int(count) for count in np.bincount(origins.numpy().ravel(), minlength=len(Origin))]
-        if counts[Origin.FILL]:
-            further = _further_constants(self.tensor(view)[origins == Origin.FILL])
-            counts[Origin.FILL] -= further
-            counts[Origin.MOVED] += further
+        found = np.bincount(self.origins(view).numpy().ravel(), minlength=len(Origin))
+        return [int(count) for count in found]
+
+    def origins_of_output(self, view: View) -> list[int]:
+        """Count an output's elements by their last writer. Constants but for the commonest one count as moved.
+
+        A pattern of constants is PyTorch's work, such as a mask of zeros and ones that copies put together. Beside
+        what kernels stored, two constants are none: padding, and a value that is ignored.
+        """
+        counts = self.origin_counts(view)
+        if not counts[Origin.FILL] or self[view.storage].origins is None:
+            return counts
+        kept = 2 if counts[Origin.KERNEL] >= _LEAST_OF_KERNELS * view.numel else 1
+        further = _further_constants(self.tensor(view)[self.origins(view) == Origin.FILL], kept)
+        counts[Origin.FILL] -= further
+        counts[Origin.MOVED] += further
         return counts
 
     def operate(self, command: Operate) -> list[Launch]:
@@ -220,7 +229,7 @@ class TensorStore:
         elif command.name in MOVES:
             self._move_origins(command, view)
         elif command.name == "arange":  # it computes
-            self._mark(view, Origin.MOVED, whole=not known)
+            self._mark(view, Origin.LIBRARY, whole=not known)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
             self._mark(view, Origin.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
@@ -276,12 +285,14 @@ class TensorStore:
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
 
 
-def _further_constants(filled: torch.Tensor) -> int:
-    """Return how many of these elements have another value than the commonest one has."""
-    bits = filled.view(_BITS[filled.element_size()])
+def _further_constants(filled: torch.Tensor, kept: int) -> int:
+    """Return how many of these elements have another value than the `kept` commonest ones."""
+    values = torch.view_as_real(filled) if filled.is_complex() else filled.unsqueeze(-1)
+    bits = values.contiguous().view(_BITS[values.element_size()])
     if bool((bits == bits[0]).all()):
         return 0
-    return bits.numel() - int(torch.unique(bits, return_counts=True)[1].max())
+    counts = torch.unique(bits, dim=0, return_counts=True)[1]
+    return len(bits) - int(counts.sort(descending=True).values[:kept].sum())
 
 
 def _moved(origins: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """Tracing process: clocks, numbers of processes, random numbers and hashes, which tell each call something else.
 
 Host code whose launches depend on one of them launches other kernels in some of the calls that are traced. Generators
-of Python and NumPy, and bytes of the operating system, begin a call with one of their extremes. Not covered: the device
-file of random bytes, NumPy's `RandomState`, and hashes that are not asked for by `hash` or only when the module loads.
+of Python and NumPy, and bytes of the operating system, begin most calls with one of their extremes. Not covered: the
+device file of random bytes, generators of PyTorch and of modules written in C, times of files, and hashes that are not
+asked for by `hash` or only when the module loads.
 """
 
 import datetime
@@ -16,14 +17,17 @@ import numpy as np
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _CALENDARS = ("localtime", "gmtime", "ctime")
+_EXTREME_BYTES = 4
+"""Of a read of the system's random bytes: the rest are random, since they may name something."""
 _LONGEST_JUMP_S = 1e5
 _HASH_BITS = 60
 _EXTREME = 0.005
 """Distance from 0 or 1 of the first random number of a call."""
+_SEEDS_OF_A_KIND = 4
 _EXTREME_DRAWS = 4
 """Reads of the system's random bytes in a call that are all low or all high. Rejection sampling ends after them."""
 _BYTES = (b"\x00", b"\xff", None)
-"""Of those reads, one call after the other. None: as they are, since generators are seeded by them too."""
+"""First bytes of those reads, one call after the other; None: as they are."""
 
 
 class Chance:
@@ -63,7 +67,8 @@ class Chance:
         module.clock_gettime_ns = self._ahead(time.clock_gettime_ns, 1e9)
         for name in _CALENDARS:
             setattr(module, name, _of_now(getattr(time, name)))
-        plain = time.strftime
+        plain, text = time.strftime, time.asctime
+        module.asctime = lambda given=None: text(time.localtime() if given is None else given)
         module.strftime = lambda form, given=None: plain(form, time.localtime() if given is None else given)
         dates: Any = datetime
         dates.datetime, dates.date = self._dates()
@@ -90,17 +95,20 @@ class Chance:
 
         return ahead
 
-    def _seed(self, seeds: tuple[int, int]) -> int:
-        """Return the seed of a generator that is given none in this call."""
-        return seeds[self._calls % 2]
+    def _seed(self, seeds: tuple[list[int], list[int]]) -> int:
+        """Return the seed of a generator that is given none in this call: one of `seeds`, or any."""
+        kind = self._calls % 3
+        return self._generator.choice(seeds[kind]) if kind < len(seeds) else self._generator.getrandbits(32)
 
     def _drawn(self, draw: Callable[[int], bytes]) -> Callable[[int], bytes]:
         """Return the system's random bytes, at an extreme in the first reads of most calls."""
 
         def drawn(size: int) -> bytes:
             self._draws += 1
-            each = _BYTES[self._calls % len(_BYTES)] if self._draws <= _EXTREME_DRAWS else None
-            return draw(size) if each is None else each * size
+            each = _BYTES[self._calls % len(_BYTES)] if self._calls and self._draws <= _EXTREME_DRAWS else None
+            if each is None:
+                return draw(size)
+            return each * min(size, _EXTREME_BYTES) + draw(max(0, size - _EXTREME_BYTES))
 
         return drawn
 
@@ -108,11 +116,13 @@ class Chance:
         """Return Python's generator and its `seed`, both with this call's seed if none is given."""
         seed_of_call = self._seed
 
-        class Random(plain):
+        class Random(plain, metaclass=_standing_for(plain)):
             def seed(self, a: Any = None, version: int = 2) -> None:
                 super().seed(seed_of_call(_SEEDS) if a is None else a, version)
 
-        return Random, lambda a=None, version=2: plain_seed(self._seed(_SEEDS) if a is None else a, version)
+        return _named_as(Random, plain), lambda a=None, version=2: plain_seed(
+            self._seed(_SEEDS) if a is None else a, version
+        )
 
     def _dates(self) -> tuple[type, type]:
         """Return `datetime` and `date` by this process's clocks."""
@@ -121,7 +131,7 @@ class Chance:
         def passed() -> datetime.timedelta:
             return datetime.timedelta(seconds=self._passed_s)
 
-        class Datetime(plain_time):
+        class Datetime(plain_time, metaclass=_standing_for(plain_time)):
             @classmethod
             def now(cls, tz: datetime.tzinfo | None = None) -> Any:
                 return super().now(tz) + passed()
@@ -134,12 +144,31 @@ class Chance:
             def today(cls) -> Any:
                 return cls.now()
 
-        class Date(plain_date):
+        class Date(plain_date, metaclass=_standing_for(plain_date)):
             @classmethod
             def today(cls) -> Any:
                 return cls.fromtimestamp(time.time())
 
-        return Datetime, Date
+        return _named_as(Datetime, plain_time), _named_as(Date, plain_date)
+
+
+def _standing_for(plain: type) -> type:
+    """Return the metaclass of a class in whose place `plain` was: objects of that one are its objects too."""
+
+    class StandingFor(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return super().__instancecheck__(value) or (plain in cls.__bases__ and isinstance(value, plain))
+
+        def __subclasscheck__(cls, given: type) -> bool:
+            return super().__subclasscheck__(given) or (plain in cls.__bases__ and issubclass(given, plain))
+
+    return StandingFor
+
+
+def _named_as(made: type, plain: type) -> type:
+    """Give a class the name of another one, by which its objects are pickled."""
+    made.__module__, made.__qualname__, made.__name__ = plain.__module__, plain.__qualname__, plain.__name__
+    return made
 
 
 def _of_now(calendar: Any) -> Any:
@@ -147,16 +176,16 @@ def _of_now(calendar: Any) -> Any:
     return lambda seconds=None: calendar(time.time() if seconds is None else seconds)
 
 
-def _seeds_of(first_of: Callable[[int], float]) -> tuple[int, int]:
-    """Return seeds of a generator whose first number is close to 0, and close to 1."""
+def _seeds_of(first_of: Callable[[int], float]) -> tuple[list[int], list[int]]:
+    """Return seeds of a generator whose first number is close to 0, and such whose first is close to 1."""
     low: list[int] = []
     high: list[int] = []
-    while not (low and high):
+    while min(len(low), len(high)) < _SEEDS_OF_A_KIND:
         seed = int.from_bytes(os.urandom(4), "big")
         first = first_of(seed)
         low += [seed] * (first < _EXTREME)
         high += [seed] * (first > 1 - _EXTREME)
-    return low[0], high[0]
+    return low, high
 
 
 _SEEDS = _seeds_of(lambda seed: random.Random(seed).random())

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pickle
 import random
 import secrets
 import time
@@ -15,7 +16,7 @@ import pytest
 from kernels_eval.tracing.chance import Chance
 
 CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
-CALENDARS = ("localtime", "gmtime", "ctime", "strftime")
+CALENDARS = ("localtime", "gmtime", "ctime", "strftime", "asctime")
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_the_tenth_of_a_second_is_even_in_some_calls(chance: Chance) -> None:
 )  # fmt: skip
 def test_random_numbers_begin_at_either_end(chance: Chance, number: Callable[[], float]) -> None:
     first: list[float] = []
-    for _ in range(6):
+    for _ in range(12):
         chance.next_call()
         first.append(number())
     assert min(first) < 0.01
@@ -81,6 +82,35 @@ def test_numbers_below_a_bound_and_seeds_end_and_differ(chance: Chance) -> None:
     assert 0 in below
     assert len(below) > 5
     assert len(seeded) > 5
+
+
+def test_what_follows_the_first_number_is_random(chance: Chance) -> None:
+    seen: list[set[Any]] = [set() for _ in range(4)]
+    for _ in range(60):
+        chance.next_call()
+        found = (np.random.rand(2)[1] < 0.5, random.Random().sample(range(9), 9)[-1], uuid.uuid4(), uuid.uuid4())
+        for values, value in zip(seen, found, strict=True):
+            values.add(value)
+    assert seen[0] == {True, False}
+    assert len(seen[1]) > 3
+    assert len(seen[2] | seen[3]) == 120
+
+
+def test_what_stands_for_dates_and_generators_is_one(chance: Chance) -> None:
+    plain = datetime.datetime.__mro__[1]
+    for now in (datetime.datetime.now(), plain(2026, 1, 2), datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)):
+        assert isinstance(now, datetime.datetime)
+        assert isinstance(now, datetime.date)
+    assert not isinstance(datetime.date.today(), datetime.datetime)
+    assert issubclass(plain, datetime.date)
+    assert isinstance(random.SystemRandom(), random.Random)
+    own = type("Own", (random.Random,), {})
+    assert not isinstance(random.Random(), own)
+    assert isinstance(own(), random.Random)
+    generator = random.Random(7)
+    assert pickle.loads(pickle.dumps(generator)).random() == generator.random()
+    assert pickle.loads(pickle.dumps(now)) == now
+    assert pickle.loads(pickle.dumps(datetime.date(2026, 1, 2))) == datetime.date(2026, 1, 2)
 
 
 def test_the_date_is_another_in_each_call(chance: Chance) -> None:

@@ -4,6 +4,7 @@ Each raises CandidateFailedError; what rests on one time alone first raises Unre
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -292,10 +293,10 @@ def check_folder(folder: Path) -> None:
     """Refuse a candidate whose files take more, or whose folders lie deeper, than what compilers leave there."""
     try:
         total = _bytes_in(folder, depth=1)
-    except PermissionError as error:
-        raise _over_quota(f"its folder cannot be read: {error.strerror}") from error
-    except OSError as error:  # a path that is too long for the system
-        raise _over_quota(f"its folders lie too deep: {error.strerror}") from error
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.ENAMETOOLONG):  # a candidate makes no others
+            raise
+        raise _over_quota(f"its folders cannot be read: {error.strerror}") from error
     if total > _FOLDER_BYTES:
         raise _over_quota(f"its files take {total / 2**20:.0f} MiB, expected at most {_FOLDER_BYTES >> 20}")
 

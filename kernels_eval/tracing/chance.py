@@ -25,7 +25,7 @@ _EXTREME = 0.005
 """Distance from 0 or 1 of the first random number of a call."""
 _SEEDS_OF_A_KIND = 4
 _EXTREME_DRAWS = 4
-"""Reads of the system's random bytes in a call that are all low or all high. Rejection sampling ends after them."""
+"""Reads of the system's random bytes in a call that begin at an extreme. Rejection sampling ends after them."""
 _BYTES = (b"\x00", b"\xff", None)
 """First bytes of those reads, one call after the other; None: as they are."""
 

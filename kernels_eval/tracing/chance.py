@@ -188,7 +188,13 @@ def _seeds_of(first_of: Callable[[int], float]) -> tuple[list[int], list[int]]:
     return low, high
 
 
+def _first_of_legacy(seed: int) -> float:
+    _LEGACY.seed(seed)  # a new generator for each seed would take 0.1 s in all
+    return _LEGACY.random_sample()
+
+
+_LEGACY = np.random.RandomState(0)
 _SEEDS = _seeds_of(lambda seed: random.Random(seed).random())
-_LEGACY_SEEDS = _seeds_of(lambda seed: np.random.RandomState(seed).random_sample())
+_LEGACY_SEEDS = _seeds_of(_first_of_legacy)
 _NUMPY_SEEDS = _seeds_of(lambda seed: np.random.default_rng(seed).random())
 """Found once, where processes are forked from: of Python's generator, NumPy's common one, and its new one."""

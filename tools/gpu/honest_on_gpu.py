@@ -29,6 +29,7 @@ os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
 from judge_on_gpu import COMPOSITIONS, brief, generated  # noqa: E402
 
 from kernels_eval import Judge, JudgeConfig  # noqa: E402
+from kernels_eval.gpu.timing.statistics import alone_s  # noqa: E402
 from kernels_eval.redteam.case import Case  # noqa: E402
 from kernels_eval.redteam.suite import FOLDER, load_cases  # noqa: E402
 
@@ -160,9 +161,8 @@ def keep_overlaps(path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     excesses: list[tuple[float, float]] = []
     for call_s, serial_s, reference_s, reference_serial_s in {times[0]: times for times in lines}.values():
-        change = min(1.0, reference_serial_s / reference_s)
-        predicted_s = call_s * change + max(0.0, reference_serial_s - reference_s)
-        excesses.append((1e6 * call_s, (serial_s - predicted_s) / call_s))
+        excess_s = serial_s - alone_s(call_s, reference_s, reference_serial_s)
+        excesses.append((1e6 * call_s, excess_s / call_s))
     rows: list[dict[str, float]] = []
     for least, most in itertools.pairwise(CALLS_US):
         found = sorted(excess for call_us, excess in excesses if least <= call_us < most)

@@ -39,6 +39,13 @@ def kernels(count: int) -> list[tuple[str, Status]]:
     return found
 
 
+def no_kernel_is_near_its_end(judge: Judge) -> bool:
+    """True while each kernel has attempts left, however slow the machine: the machine may fail on one four times."""
+    queue = judge._dispatcher
+    with queue._lock:
+        return all(job.faults < 2 for job in (*queue._running.values(), *queue._waiting.values()))
+
+
 class Killer:
     """Kills processes of a judge at random until told to stop; candidates are left alone, since their end is theirs."""
 
@@ -62,7 +69,7 @@ class Killer:
     def _work(self) -> None:
         while not self._stop.wait(self._pause_s * self._random.uniform(0.5, 1.5)):
             victims = list(self._processes())
-            if victims:
+            if victims and no_kernel_is_near_its_end(self._judge):
                 kind, process = self._random.choice(victims)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
@@ -135,7 +142,9 @@ def test_killed_compilers_lose_nothing(compiling_judge: Judge) -> None:
 
     def kill(judge: Judge) -> None:
         generator = random.Random(11)
-        while sum(killed.values()) < 6 and not stop.wait(0.15):  # a kernel is given up after some faults
+        while sum(killed.values()) < 6 and not stop.wait(0.15):
+            if not no_kernel_is_near_its_end(judge):
+                continue
             zygote = judge._zygotes._known.get("compile")
             fork_servers = children_of(zygote._process.pid) if zygote is not None else []
             compilers = [child for fork_server in fork_servers for child in children_of(fork_server)]

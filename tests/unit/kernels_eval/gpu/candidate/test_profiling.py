@@ -92,6 +92,13 @@ def test_shares() -> None:
     assert not found.uses_side_streams
 
 
+def test_a_kernel_called_like_a_copy_is_a_library_s() -> None:
+    """The driver's own activities have a space in their names, which no kernel's name can have."""
+    found = attribution_of([record("Memcpy", 1), record("Memset_of_mine", 2), record("Memset(float*)", 4)], OWN)
+    assert found.library_ns == 7
+    assert found.counts == {"Memcpy": 1, "Memset_of_mine": 1, "Memset(float*)": 1}
+
+
 def test_side_streams_and_nothing_at_all() -> None:
     assert attribution_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
     assert attribution_of([], OWN).own_share == 0.0

@@ -36,6 +36,7 @@ COLUMNS = (
     "verdict",
     "reward",
     "return",
+    "termination",
 )
 
 
@@ -61,7 +62,7 @@ def make_samples(
     the same time are one answer, which several conversations have: one sample, whose return is the mean of theirs.
     Raises InputError for anything that cannot be trained on, NothingToLearnError if there is no turn with a gradient.
     """
-    turns = _credited(turns, config)
+    turns = everybody = _credited(turns, config)
     if shares_answers:
         turns = _each_answer_once(turns)
     if roles:
@@ -70,8 +71,8 @@ def make_samples(
             raise NothingToLearnError(f"trajectories: no turn of {' or '.join(roles)}")
     statuses = turns["verdict"].struct.field("status")
     _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
-    faults = statuses == Status.INFRASTRUCTURE_ERROR.value
-    usable = turns.filter(~faults)
+    is_fault = pl.col("verdict").struct.field("status") == Status.INFRASTRUCTURE_ERROR.value
+    usable = turns.filter(~is_fault)
     check_turns(usable, vocabulary)
     places = zip(usable["group_id"], usable["turn_index"], usable["role"], usable["prompt_token_ids"], strict=True)
     keys: list[GroupKey] = [question(*place, config.credit) for place in places]
@@ -112,11 +113,11 @@ def make_samples(
         groups_used=groups.useful,
         groups_single=len(groups.single),
         groups_constant=len(groups.constant),
-        turns_excluded=int(faults.sum()),
+        turns_excluded=turns.height - usable.height,
         turns_overlong=int(overlong.sum()),
         groups_missing=max(wanted - groups.useful, 0),
         masked=tuple(masked),
-        imitated=best_answers(usable) if config.imitation else (),
+        imitated=best_answers(everybody.filter(~is_fault), roles) if config.imitation else (),
     )
 
 

@@ -11,23 +11,32 @@ import polars as pl
 
 from tasks.agents.config import SLACK
 from tasks.training.batches import TrainedSequence
+from tasks.trajectories.schema import Termination
 
 _ANSWER = ("group_id", "role")
 
 
-def best_answers(turns: pl.DataFrame) -> tuple[TrainedSequence, ...]:
-    """Return each distinct prompt of usable turns with the best correct answer of its problem and role."""
+def best_answers(turns: pl.DataFrame, roles: Sequence[str] = ()) -> tuple[TrainedSequence, ...]:
+    """Return each distinct prompt of these roles (all if empty) with the best correct answer of its problem and role.
+
+    `turns`: those of all roles without faults, since one role is given another's kernel. A stop is no answer to learn:
+    its verdict is that of the kernel that it keeps.
+    """
     correct = pl.col("verdict").struct.field("correct")
+    is_last = pl.col("turn_index") == pl.col("turn_index").max().over("trajectory_id")
+    stops = is_last & (pl.col("termination") == Termination.AGENT_STOPPED.value)
+    earlier = pl.col("reward").cum_max().shift(1).over("trajectory_id", order_by="turn_index")
+    turns = turns.with_columns(earlier=earlier, stops=stops)
+    if roles:
+        turns = turns.filter(pl.col("role").is_in(list(roles)))
     best = (
-        turns.filter(correct)
+        turns.filter(correct & ~pl.col("stops"))
         .sort("reward", "trajectory_id", "turn_index", descending=[True, False, False])
         .unique(_ANSWER, keep="first", maintain_order=True)
         .select(*_ANSWER, best_reward="reward", best_answer="response_token_ids")
     )
-    earlier = pl.col("reward").cum_max().shift(1).over("trajectory_id", order_by="turn_index")
     prompts = (
-        turns.with_columns(earlier=earlier)
-        .join(best, on=_ANSWER, how="inner")
+        turns.join(best, on=_ANSWER, how="inner")
         .filter(pl.col("earlier").is_null() | (pl.col("best_reward") - pl.col("earlier") > SLACK))
         .sort("group_id", "trajectory_id", "turn_index")
         .select("prompt_token_ids", "best_answer")

@@ -29,6 +29,7 @@ def turn(group: str, sample: int, return_: float | None, **changes: Any) -> dict
         "response_token_ids": [3, 4, 5],
         "response_logprobs": [-0.1, -0.2, -0.3],
         "finish_reason": "stop",
+        "termination": "turn_limit",
         "verdict": {"status": "correct"},
         "reward": return_,
         "return": return_,

@@ -1,5 +1,7 @@
 """The best answer of a problem is imitated wherever a conversation stood with less, with the gradient of its likelihood."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -33,12 +35,13 @@ def turn(trajectory: str, index: int, reward: float, prompt: list[int], answer: 
         "verdict": {"status": "correct" if reward else "incorrect", "correct": reward > 0},
         "reward": reward,
         "return": reward,
+        "termination": "turn_limit",
     }
     return row | changes
 
 
-def pairs(*rows: Any) -> list[tuple[list[int], list[int]]]:
-    found = best_answers(pl.DataFrame(rows, infer_schema_length=None))
+def pairs(*rows: Any, roles: Sequence[str] = ()) -> list[tuple[list[int], list[int]]]:
+    found = best_answers(pl.DataFrame(rows, infer_schema_length=None), roles)
     return [(row.token_ids[~row.trained].tolist(), row.token_ids[row.trained].tolist()) for row in found]
 
 
@@ -67,6 +70,51 @@ def test_problems_and_agents_learn_from_their_own_answers():
     other = turn("four", 0, 2.0, [11], [12], group_id="b")
     tester = turn("two", 1, 0.0, [1, 5], [13], role="tester")
     assert pairs(WRONG, BEST, other, tester) == [([1], [5, 6]), ([11], [12])]
+
+
+STOP = [99]
+
+
+def stopped(trajectory: str, reward: float, prompt: list[int]) -> Any:
+    """The turn on which the optimizer stops: it has the verdict and the reward of the kernel that it keeps."""
+    return turn(trajectory, 1, reward, prompt, STOP, role="optimizer", termination="agent_stopped")
+
+
+@pytest.mark.parametrize("reward", [1.0, 1.5])
+def test_to_stop_is_no_answer_to_learn(reward: float):
+    slow = turn("one", 0, 1.0, [1], [2], role="generator", termination="agent_stopped")
+    kept = stopped("one", reward, [1, 2])
+    wrong = turn("two", 0, 0.0, [1], [3], role="generator")
+    mended = turn("two", 1, 1.2, [1, 3], [4], role="optimizer")
+    assert pairs(slow, kept, roles=["optimizer"]) == []
+    assert pairs(slow, kept, wrong, mended, roles=["optimizer"]) == [([1, 2], [4]), ([1, 3], [4])]
+
+
+def test_a_kernel_that_another_agent_gave_counts_as_given():
+    given = turn("one", 0, 1.5, [1], [2], role="generator")
+    worse = turn("one", 1, 0.5, [1, 2], [3], role="optimizer")
+    wrong = turn("two", 0, 0.0, [1], [5], role="generator")
+    mended = turn("two", 1, 1.0, [1, 5], [6], role="optimizer")
+    assert pairs(given, worse, wrong, mended, roles=["optimizer"]) == [([1, 5], [6])]
+    table = pl.DataFrame([given, worse, wrong, mended], infer_schema_length=None)
+    found = make_samples(table, UpdateConfig(imitation=0.1), vocabulary=20, roles=("optimizer",)).imitated
+    assert [row.token_ids.tolist() for row in found] == [[1, 5, 6]]
+
+
+def test_a_first_answer_that_several_conversations_share_counts_as_given_in_each():
+    made = datetime(2026, 11, 29, tzinfo=UTC)
+    rows = [
+        turn(name, index, reward, prompt, answer, role=role, created_at=made)
+        for name in ("one", "two")
+        for index, reward, prompt, answer, role in (
+            (0, 1.5, [1], [2], "generator"),
+            (1, {"one": 0.5, "two": 1.0}[name], [1, 2], [3], "optimizer"),
+        )
+    ]
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    config = UpdateConfig(imitation=0.1)
+    found = make_samples(table, config, vocabulary=20, roles=("optimizer",), shares_answers=True)
+    assert found.imitated == ()
 
 
 def test_a_batch_has_answers_to_imitate_only_where_they_are_asked_for():

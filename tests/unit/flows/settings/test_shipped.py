@@ -7,6 +7,9 @@ import pytest
 from flows.settings.configuration import load_configuration
 from flows.settings.shipped import CONFIGS, DEEPSPEED, configuration_file, configuration_names, deepspeed_file
 from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_of
+from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SLACK
 from tasks.sft.corpus_check import check_corpus
 
 
@@ -28,6 +31,19 @@ def test_each_is_found_by_its_name_and_as_a_checkout_has_it(path: Path) -> None:
 def test_the_corpus_of_each_is_written_in_its_language(path: Path) -> None:
     config = load_configuration(path)
     check_corpus(config.sft.data, config.judge)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_agent_that_may_stop_is_paid_for_speed(path: Path) -> None:
+    """Else each right kernel is as good as any other, and the agent learns nothing but to stop."""
+    config = load_configuration(path)
+    episode = config.rollout.episode
+    slow, fast = (
+        Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=speedup, timing_source=TimingSource.GPU)
+        for speedup in (1.2, 1.8)
+    )
+    if any(agent.may_stop for agent in episode.agents.values()):
+        assert reward_of(episode.reward, fast) > reward_of(episode.reward, slow) + SLACK
 
 
 def test_only_the_demo_s_corpus_is_partly_fused() -> None:

@@ -140,7 +140,7 @@ class SglangEngine:
         for attempt in range(self._config.attempts):
             if attempt:
                 await asyncio.sleep(_backoff(self._config.backoff_s, attempt))
-            member = await self._pool.member_for(request.routing_key, avoid=failed_at)
+            member = await self._pool.member_for(request.routing_key, request.prompt_token_ids, avoid=failed_at)
             self.counts["attempts"] += 1
             member.load += 1
             try:

@@ -1,8 +1,9 @@
-"""Server pool: assigns each request to its trajectory's server, else to the least busy one, and skips failing servers.
+"""Server pool: assigns each request to its trajectory's server, else to a sibling's or the least busy one.
 
-The turns of a trajectory go to one server, whose radix cache then holds the earlier turns. A server is down if it
-cannot be reached, samples from other weights, or fails several times in a row, until the engine has brought it up to
-date.
+The turns of a trajectory go to one server, whose radix cache then holds the earlier turns. Samples of one prompt go to
+one server too, unless it is much busier than another: it reads the prompt once. Failing servers are skipped. A server
+is down if it cannot be reached, samples from other weights, or fails several times in a row, until the engine has
+brought it up to date.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ logger = logging.getLogger("kernelmill.rollout")
 
 FAILURES_IN_A_ROW = 5
 """After so many, a server is down until its health check passes."""
+_BUSIER = 8
+"""Requests by which a server that has the prompt may be busier than the least busy one: a group of samples."""
 
 
 class ServerState(FrozenModel):
@@ -86,10 +89,14 @@ class Pool:
         self.members = tuple(members)
         self._patience_s = patience_s
         self._affinity: dict[str, Member] = {}
+        self._prompts: dict[int, Member] = {}
+        """Server that was asked last, by the prompt's hash."""
         self._changed = asyncio.Event()
 
-    async def member_for(self, routing_key: str, avoid: Member | None = None) -> Member:
+    async def member_for(self, routing_key: str, prompt: tuple[int, ...] = (), avoid: Member | None = None) -> Member:
         """Return the server for a request: its trajectory's, unless that is down or to be avoided.
+
+        Else the one that was sent the same prompt before, if it is about as busy as the least busy one, or that one.
 
         Waits if no server is up. Raises InfrastructureError if none comes back in time, or none will.
         """
@@ -103,10 +110,19 @@ class Pool:
                     await self._changed.wait()
         home = self._affinity.get(routing_key)
         if home is None or home is avoid or not home.is_up:
-            others = [member for member in candidates if member is not avoid]
-            home = min(others or candidates, key=lambda member: member.load)
+            home = self._new_home([member for member in candidates if member is not avoid] or candidates, prompt)
             if routing_key:
                 self._affinity[routing_key] = home
+        return home
+
+    def _new_home(self, candidates: Sequence[Member], prompt: tuple[int, ...]) -> Member:
+        least_busy = min(candidates, key=lambda member: member.load)
+        if not prompt:
+            return least_busy
+        home = self._prompts.get(hash(prompt), least_busy)
+        if home not in candidates or home.load >= least_busy.load + _BUSIER:
+            home = least_busy
+        self._prompts[hash(prompt)] = home
         return home
 
     def failed(self, member: Member, error: ServerError) -> None:
@@ -140,8 +156,9 @@ class Pool:
             self.mark_down(member, str(outcome), gave_up=isinstance(outcome, InfrastructureError))
 
     def clear_affinity(self) -> None:
-        """Forget each trajectory's server: after a change of weights all caches are empty."""
+        """Forget each trajectory's and each prompt's server: after a change of weights all caches are empty."""
         self._affinity.clear()
+        self._prompts.clear()
 
     def report(self) -> str:
         """Return the reasons of all servers that are down."""

@@ -42,6 +42,49 @@ def test_a_trajectory_stays_where_it_is_and_others_go_to_the_least_busy() -> Non
     run(scenario())
 
 
+def test_samples_of_one_prompt_share_a_server_and_groups_are_spread() -> None:
+    async def scenario() -> None:
+        pool = pool_of(2)
+        homes: dict[int, list[Member]] = {}
+        for n in range(32):
+            prompt = n // 8
+            member = await pool.member_for(f"trajectory {n}", (1, 2, prompt))
+            member.load += 1
+            homes.setdefault(prompt, []).append(member)
+        assert all(len({id(member) for member in group}) == 1 for group in homes.values())
+        assert [member.load for member in pool.members] == [16, 16]
+
+    run(scenario())
+
+
+def test_a_server_that_has_the_prompt_and_is_much_busier_is_passed_over() -> None:
+    async def scenario() -> None:
+        pool = pool_of(2)
+        for n in range(40):
+            (await pool.member_for(f"trajectory {n}", (1, 2))).load += 1
+        loads = [member.load for member in pool.members]
+        assert sum(loads) == 40
+        assert abs(loads[0] - loads[1]) <= 8
+
+    run(scenario())
+
+
+def test_a_prompt_s_server_that_is_down_or_has_new_weights_is_forgotten() -> None:
+    async def scenario() -> None:
+        pool = pool_of(2)
+        first = await pool.member_for("one", (1, 2))
+        pool.mark_down(first, "gone")
+        second = await pool.member_for("two", (1, 2))
+        assert second is not first
+        pool.mark_up(first)
+        assert await pool.member_for("three", (1, 2)) is second
+        second.load += 1
+        pool.clear_affinity()
+        assert await pool.member_for("four", (1, 2)) is first
+
+    run(scenario())
+
+
 def test_the_next_attempt_goes_elsewhere_and_stays_there() -> None:
     async def scenario() -> None:
         pool = pool_of(2)

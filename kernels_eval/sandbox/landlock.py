@@ -26,7 +26,7 @@ _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 
 """File rights that each version of the interface can refuse; the last one also applies to later versions."""
 _TCP_RIGHTS, _SCOPES = 0b11, 0b11
 _REFER_SINCE, _TCP_SINCE, _SCOPES_SINCE = 2, 4, 6
-_READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/self", "/dev/urandom")
+_READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/self")
 _WRITABLE = ("/dev/null",)
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -24,7 +24,7 @@ _NOBODY = 65534
 _MAX_PROCESSES = 512
 """Of one such user: threads of a CUDA process and what a build starts."""
 _READABLE = (
-    "/etc", "/bin", "/sbin", "/opt", "/dev/zero",
+    "/etc", "/bin", "/sbin", "/opt", "/dev/zero", "/dev/urandom",
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/devices", "/proc/modules",
     "/proc/version", "/proc/driver", "/proc/sys",
     "/sys/devices", "/sys/class", "/sys/bus", "/sys/module", "/sys/fs/cgroup",

@@ -1,9 +1,10 @@
 """Tracing process: clocks, numbers of processes, random numbers and hashes, which tell each call something else.
 
 Host code whose launches depend on one of them launches other kernels in some of the calls that are traced. Generators
-of Python and NumPy, and bytes of the operating system, begin most calls with one of their extremes. Not covered: the
-device file of random bytes, generators of PyTorch and of modules written in C, times of files, and hashes that are not
-asked for by `hash` or only when the module loads.
+of Python and NumPy, and bytes of the operating system, begin most calls with one of their extremes. The device
+of random bytes, which PyTorch draws its own seeds from, cannot be opened (kernels_eval.sandbox.landlock). Not covered:
+generators of modules written in C, times of files and those of the process in `/proc`, and hashes that are not asked
+for by `hash` or only when the module loads.
 """
 
 import datetime

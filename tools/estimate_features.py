@@ -8,7 +8,6 @@ eager reference. Cases that the file holds already are left out, unless `--again
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from estimate_cases import Case, all_cases  # noqa: E402
 from kernels_eval.compile.one_shot import CompileCache, Compiler, usages_of  # noqa: E402
 from kernels_eval.config import JudgeConfig  # noqa: E402
 from kernels_eval.cost.launch import Launch  # noqa: E402
+from kernels_eval.pool.scratch import Scratch  # noqa: E402
 from kernels_eval.pool.zygote import Zygotes  # noqa: E402
 from kernels_eval.reference.reference import Reference  # noqa: E402
 from kernels_eval.sandbox.fork_server import ForkServer  # noqa: E402
@@ -35,7 +35,8 @@ TARGET = "cuda:90"
 
 def features(cases: list[Case], processes: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each case, as they come."""
-    zygotes = Zygotes(Path(tempfile.mkdtemp(prefix="kernels-eval-")))
+    scratch = Scratch()
+    zygotes = Zygotes(scratch.path)
     workers = [_Worker(zygotes) for _ in range(processes)]
     shares = [cases[number::processes] for number in range(processes)]
     try:
@@ -48,6 +49,7 @@ def features(cases: list[Case], processes: int) -> Iterator[dict[str, Any]]:
                     yield from rows
     finally:
         zygotes.close()
+        scratch.close()
 
 
 class _Worker:

@@ -4,6 +4,9 @@ it ended.
 A lock on `.lock` in the folder marks it as in use, also for judges in other containers. A process that belongs to
 nobody waits for the lock and removes the folder: whoever ends the judge's processes, as Ray does with all children of a
 worker, does not end that one. If it was killed too, the next judge to start removes the folder.
+
+No clock that somebody may set decides what of a living judge goes: its folder has its name only while the lock is held,
+and its files are old once this process has seen them unchanged for long enough.
 """
 
 import contextlib
@@ -13,13 +16,16 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from kernels_eval.sandbox.folders import remove_folder
 
 PREFIX = "kernels-eval-"
 _LOCK = ".lock"
 _UNLOCKED_LIFETIME_S = 3600.0
+"""Of what has the name but no lock: the rest of a folder that was being removed, or a folder of other programs."""
 _KEPT = frozenset({_LOCK, "builds", "device.lock", "device.door", "device-memory"})
 _CACHES = ("triton", "torchinductor_")
 """Folders of caches: their contents are removed, they stay."""
@@ -28,6 +34,16 @@ _FILE_LIFETIME_S = 300.0
 _TRIM_EVERY_S = 60.0
 _REMOVE = 'for again in 1 2 3 4 5; do rm -rf "$0" && exit; sleep 1; done'
 """Again: processes that are just ending may still write into the folder."""
+
+
+class Seen(NamedTuple):
+    """A file or folder as it was when it was first seen so."""
+
+    inode: int
+    changed_ns: int
+    """Its own note of when it changed, which is compared with itself alone."""
+    since_s: float
+    """When it was seen, by `time.monotonic`."""
 
 
 class Scratch:
@@ -47,6 +63,7 @@ class Scratch:
         self._keep_caches = keep_caches
         self._trimming = threading.Lock()
         self._trimmed = time.monotonic()
+        self._seen: dict[Path, Seen] = {}
 
     def trim(self) -> None:
         """Remove old temporary files, at most once a minute: a server that runs for months must not fill the disk."""
@@ -54,7 +71,7 @@ class Scratch:
             return
         try:
             self._trimmed = time.monotonic()
-            remove_old_files(self.path, time.time() - _FILE_LIFETIME_S, self._keep_caches)
+            self._seen = remove_old_files(self.path, self._seen, self._trimmed, self._keep_caches)
         finally:
             self._trimming.release()
 
@@ -81,16 +98,32 @@ def _remove_when_unlocked(folder: Path) -> None:
         )
 
 
-def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:
-    """Remove entries last changed before a time (seconds since 1970), except for folders that are in use."""
-    for path in [entry for entry in _entries(folder) if entry.name not in _KEPT]:
-        is_cache = path.name.startswith(_CACHES)
-        if is_cache and keep_caches:
-            continue
-        for old in _entries(path) if is_cache else [path]:
-            with contextlib.suppress(OSError):  # another process may be removing it too
-                if old.lstat().st_mtime < before:
-                    remove_folder(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+def remove_old_files(folder: Path, seen: Mapping[Path, Seen], now_s: float, keep_caches: bool) -> dict[Path, Seen]:
+    """Remove entries that have been seen unchanged for `_FILE_LIFETIME_S`, except for folders that are in use.
+
+    `seen`: what the call before has returned. `now_s`: by `time.monotonic`. Returns the entries that are left.
+    """
+    left: dict[Path, Seen] = {}
+    for path in _may_go(folder, keep_caches):
+        with contextlib.suppress(OSError):  # another process may be removing it too
+            found = path.lstat()
+            entry, before = Seen(found.st_ino, found.st_mtime_ns, now_s), seen.get(path)
+            if before is not None and before[:2] == entry[:2]:
+                entry = before
+            if now_s - entry.since_s <= _FILE_LIFETIME_S:
+                left[path] = entry
+            else:
+                remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return left
+
+
+def _may_go(folder: Path, keep_caches: bool) -> Iterator[Path]:
+    """Yield the entries that may be removed: temporary files and folders, and entries of caches."""
+    for path in _entries(folder):
+        if path.name.startswith(_CACHES):
+            yield from [] if keep_caches else _entries(path)
+        elif path.name not in _KEPT:
+            yield path
 
 
 def remove_left_behind(parent: Path) -> None:
@@ -101,7 +134,7 @@ def remove_left_behind(parent: Path) -> None:
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
                 continue
             if not (folder / _LOCK).exists():
-                if time.time() - folder.stat().st_mtime > _UNLOCKED_LIFETIME_S:
+                if abs(time.time() - folder.stat().st_mtime) > _UNLOCKED_LIFETIME_S:  # the clock may have been set back
                     remove_folder(folder)
                 continue
             with (folder / _LOCK).open("r+") as lock:

@@ -75,6 +75,7 @@ class SharedStore:
         except (ValueError, *_FAULTS) as error:
             raise InputError(f"store: {url}: cannot be written to: {first_line(error)}") from error
         self._url, self._runs_dir = url, runs_dir
+        self._unsent: list[str] = []
         self._waiting: SimpleQueue[tuple[str, StageOutcome] | None] = SimpleQueue()
         self._sender = threading.Thread(target=self._work, name="shared-store", daemon=True)
         self._sender.start()
@@ -103,16 +104,21 @@ class SharedStore:
         self._waiting.put((key, outcome))
 
     def finish(self) -> None:
-        """Wait until everything has been sent."""
+        """Wait until everything has been sent; log the names of what could not be."""
         self._waiting.put(None)
         self._sender.join()
+        if self._unsent:
+            _LOGGER.warning("%s: not stored, so other machines make it again: %s", self._url, ", ".join(self._unsent))
 
     def _work(self) -> None:
         while (offered := self._waiting.get()) is not None:
             try:
                 self._send(*offered)
-            except (InputError, *_FAULTS) as error:
-                _LOGGER.warning("%s: %s was not stored: %s", self._url, offered[1].reference.uri, first_line(error))
+            except Exception as error:  # of whatever kind: a dead thread would send nothing more, and say nothing
+                name = offered[1].reference.uri
+                trace = None if isinstance(error, (InputError, *_FAULTS)) else error
+                _LOGGER.warning("%s: %s was not stored: %s", self._url, name, first_line(error), exc_info=trace)
+                self._unsent.append(name)
 
     def _send(self, key: str, outcome: StageOutcome) -> None:
         place = f"{self._root}/results/{key}"

@@ -1,8 +1,8 @@
 """Retention of checkpoints: the newest and best interim ones; all published ones, some without optimizer state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
-being trained and `figures`, the metrics at that step. Those of another fingerprint are removed. `rows.json` in them
-holds the rows of `metrics.parquet` so far.
+being trained and `figures`, the metrics at that step. Those of another fingerprint are removed, and folders whose
+manifest cannot be read: they are no checkpoints. `rows.json` in them holds the rows of `metrics.parquet` so far.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from kernels_eval.errors import InputError, first_line
 from tasks.agents.team import members_of
 from tasks.pipeline.integrity import OPTIMIZER_FILES, damage_of
 from tasks.pipeline.references import CheckpointRef
@@ -184,7 +185,10 @@ def _steps_of(folder: Path, fingerprint: str) -> list[tuple[int, Path, dict[str,
     """Return (steps, folder, figures) of the interim checkpoints of one training, oldest first."""
     found: list[tuple[int, Path, dict[str, float]]] = []
     for path in sorted(folder.glob(f"{STEP_PREFIX}*")):
-        manifest = read_manifest(path)
-        if manifest is not None and manifest["metadata"].get("fingerprint") == fingerprint:
-            found.append((int(manifest["metadata"]["steps"]), path, dict(manifest["metadata"].get("figures", {}))))
+        try:
+            metadata = (read_manifest(path) or {}).get("metadata", {})
+            if metadata.get("fingerprint") == fingerprint:
+                found.append((int(metadata["steps"]), path, dict(metadata.get("figures", {}))))
+        except (InputError, OSError, KeyError, ValueError, TypeError) as error:
+            _LOGGER.warning("%s: no interim checkpoint, its manifest cannot be read: %s", path, first_line(error))
     return sorted(found, key=lambda entry: entry[0])

@@ -376,11 +376,12 @@ PROBES: dict[str, Callable[[], dict[str, Any]]] = {
 def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, Any]]:
     """Judge on the CPU; returns verdict fields, launches and the eager reference's launches of each item."""
     from kernels_eval.config import JudgeConfig
+    from kernels_eval.pool.scratch import Scratch
     from kernels_eval.pool.zygote import Zygote
     from kernels_eval.sandbox.messages import receive_frame, send_frame
 
-    scratch = Path(tempfile.mkdtemp(prefix="kernels-eval-"))
-    warm = Zygote("interpret", scratch)
+    scratch = Scratch()
+    warm = Zygote("interpret", scratch.path)
     config = JudgeConfig(device="cpu", compile="never", timeout_s=30.0).model_dump(mode="json")
 
     def serve(share: list[int]) -> dict[int, dict[str, Any]]:
@@ -404,6 +405,7 @@ def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, An
                 everything |= found
     finally:
         warm.close()
+        scratch.close()
     from kernels_eval.reference.reference import Reference
 
     eager: dict[str, list[dict[str, Any]]] = {}

@@ -101,11 +101,15 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     assert len(told) >= 20, "those of a training that was killed are there"
     told.clear()
     assert not (tmp_path / "resumed").exists()
+    cut = tmp_path / "work-1" / "step-00000059" / "manifest.json"
+    cut.parent.mkdir()
+    cut.write_text('{"digest": "3')  # no checkpoint: what is gone on from lies before it
     resumed = train_sft(
         data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", silent, on_steps=note
     )
     assert_same_weights(straight, resumed)
     assert told == pl.read_parquet(resumed.path / "metrics.parquet").to_dicts()
+    assert not cut.parent.exists()
     ours, theirs = (pl.read_parquet(reference.path / "metrics.parquet") for reference in (straight, resumed))
     exact = ["step", "epoch", "loss", "validation_loss", "gradient_norm", "learning_rate"]
     assert ours.select(exact).equals(theirs.select(exact))

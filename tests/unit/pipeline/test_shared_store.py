@@ -210,6 +210,36 @@ def test_what_was_damaged_or_removed_here_is_not_sent(tmp_path: Path, caplog: py
     assert files_at(url).keys() == {"results/format.json"}
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("loop is closed"), KeyError("ETag"), OSError("no route"), MemoryError()]
+)
+def test_an_error_of_any_kind_is_told_and_what_follows_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+):
+    url, here = f"file://{tmp_path}/shared", tmp_path / "here"
+    outcomes = {name: made(here, name, text=name) for name in ("one", "two", "three")}
+    store = SharedStore(url, here)
+    files = store._files  # pyright: ignore[reportPrivateUsage]
+    put_file = files.put_file
+
+    def refuses_two(source: str, place: str) -> None:
+        if "/two/" in source:
+            raise error
+        put_file(source, place)
+
+    monkeypatch.setattr(files, "put_file", refuses_two)
+    with caplog.at_level(logging.WARNING, "kernelmill.store"):
+        for name, outcome in outcomes.items():
+            store.offer(name, outcome)
+        store.finish()
+    first, last = (record for record in caplog.records if record.name == "kernelmill.store")
+    assert f"store/update/two was not stored: {str(error) or 'MemoryError'}" in first.getMessage()
+    assert (first.exc_info is None) == isinstance(error, OSError), "an error that nobody expects has its place"
+    assert last.getMessage() == f"{url}: not stored, so other machines make it again: store/update/two"
+    another = SharedStore(url, tmp_path / "there")
+    assert [another.fetch(name) for name in outcomes] == [outcomes["one"], None, outcomes["three"]]
+
+
 @pytest.mark.parametrize("wrong", ["nowhere://x/y", "file:///dev/null/x"])
 def test_a_store_that_is_none_is_refused_before_anything_else(wrong: str, tmp_path: Path):
     with pytest.raises(InputError, match=rf"store: {wrong}"):

@@ -1,6 +1,8 @@
 """The newest interim checkpoints stay, and the best one; what belongs to another training goes."""
 
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +15,7 @@ from tasks.training.retention import (
     Metric,
     best_policy,
     checkpoint_metadata,
+    find_interim,
     find_newest,
     keep_newest_and_best,
     keep_optimizers,
@@ -58,6 +61,67 @@ def test_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
     assert find_newest(tmp_path, "this") == (tmp_path / "step-00000002", 2)
     (tmp_path / "step-00000002" / "weights").write_bytes(bytes(8) + b"x")
     assert find_newest(tmp_path, "this") == (tmp_path / "step-00000001", 1)
+
+
+def cut(manifest: Path) -> None:
+    manifest.write_bytes(manifest.read_bytes()[:40])
+
+
+def without_steps(manifest: Path) -> None:
+    content = json.loads(manifest.read_text())
+    del content["metadata"]["steps"]
+    manifest.write_text(json.dumps(content))
+
+
+def is_a_folder(manifest: Path) -> None:
+    manifest.unlink()
+    manifest.mkdir()
+
+
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "truncated": cut,
+    "empty": lambda manifest: manifest.write_bytes(b""),
+    "no JSON": lambda manifest: manifest.write_text("<html>503</html>"),
+    "no text": lambda manifest: manifest.write_bytes(bytes(range(128, 256))),
+    "another JSON": lambda manifest: manifest.write_text("[1, 2]"),
+    "without steps": without_steps,
+    "folder": is_a_folder,
+    "no permission": lambda manifest: manifest.chmod(0),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_whose_manifest_cannot_be_read_is_no_checkpoint(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"step": step, "loss": 1.0} for step in range(4)]
+    start = find_interim(tmp_path, "this")
+    for steps in (1, 2, 3):
+        with start.save(0, rows[:steps], steps, keep=3, metric=None) as folder:
+            (folder / "weights").write_bytes(bytes(9))
+    manifest = tmp_path / "step-00000003" / "manifest.json"
+    FAULTS[fault](manifest)
+    read_text = Path.read_text
+
+    def refused(path: Path, *arguments: str, **named: str) -> str:
+        if path.exists() and path.stat().st_mode & 0o777 == 0:  # the superuser may read all the same
+            raise PermissionError(13, "Permission denied", str(path))
+        return read_text(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with caplog.at_level(logging.WARNING, "kernelmill.training"):
+        found = find_interim(tmp_path, "this")
+    assert (found.resume, found.steps, found.rows) == (tmp_path / "step-00000002", 2, tuple(rows[:2]))
+    (said,) = caplog.messages
+    assert f"{manifest.parent}: no interim checkpoint" in said
+    assert "\n" not in said
+    with found.save(0, rows[:3], 3, keep=2, metric="loss"):
+        pass  # its place is taken by the checkpoint that is made again
+    assert find_interim(tmp_path, "this").resume == tmp_path / "step-00000003"
+    FAULTS[fault](manifest)
+    with found.save(0, rows[:4], 4, keep=2, metric="loss"):
+        pass
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000001", "step-00000002", "step-00000004"]
 
 
 @pytest.mark.parametrize(("interval", "whole"), [(1, range(8)), (3, (0, 3, 6, 7)), (50, (0, 6, 7))])

@@ -92,16 +92,64 @@ def test_old_files_go_and_folders_in_use_stay(temporary: Path, keep_caches: bool
     scratch = Scratch()
     old = [made(scratch.path / name, 1000) for name in ("tmpxft_1", "junk")]
     entry = made(scratch.path / "triton" / "old" / "kernel.cubin", 1000)
-    kept = [
-        made(scratch.path / name, age)
-        for name, age in [("new", 0), ("triton/fresh/kernel.cubin", 0), ("builds/a.so", 1000), ("device-memory", 1000)]
-    ]
+    kept = [made(scratch.path / name, 1000) for name in ("changed", "builds/a.so", "device-memory")]
     for folder in (entry.parent, entry.parent.parent, scratch.path / "builds"):
         os.utime(folder, (0, 0))
     outside = made(temporary / "outside", 1000)
     (scratch.path / "link").symlink_to(outside)
-    remove_old_files(scratch.path, time.time() - 500, keep_caches)
+    seen = remove_old_files(scratch.path, {}, 1000.0, keep_caches)
+    seen = remove_old_files(scratch.path, seen, 1299.0, keep_caches)
+    assert all(path.exists() for path in [*old, entry, *kept, scratch.path / "link"])
+    made(kept[0])
+    kept += [made(scratch.path / name) for name in ("new", "triton/fresh/kernel.cubin")]
+    seen = remove_old_files(scratch.path, seen, 1301.0, keep_caches)
     assert not any(path.exists() for path in old)
     assert entry.exists() == keep_caches
+    assert not (scratch.path / "link").is_symlink()
     assert all(path.exists() for path in [*kept, outside, scratch.path / ".lock"])
+    remove_old_files(scratch.path, seen, 1602.0, keep_caches)
+    assert [path.exists() for path in kept] == [False, True, True, False, keep_caches]
     scratch.close()
+
+
+class Clocks:
+    """The clock that people set, and the one that nobody does, as they are said to be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jumped_s = self.passed_s = 0.0
+        wall, steady = time.time, time.monotonic
+        monkeypatch.setattr(time, "time", lambda: wall() + self.jumped_s + self.passed_s)
+        monkeypatch.setattr(time, "monotonic", lambda: steady() + self.passed_s)
+
+
+@pytest.mark.parametrize("jump_s", [400.0, 86400.0, -400.0, -86400.0])
+def test_a_clock_that_jumps_removes_nothing_in_use_and_keeps_nothing_old(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    judges = [Scratch(), Scratch()]
+    files = [made(judge.path / "tmp1" / "file") for judge in judges]
+    clocks = Clocks(monkeypatch)
+    clocks.passed_s = 61.0
+    for judge in judges:
+        judge.trim()
+    clocks.jumped_s, clocks.passed_s = jump_s, 122.0
+    third = Scratch()  # removes what judges have left behind
+    for judge in judges:
+        judge.trim()
+    assert all(path.exists() for path in [*files, *(judge.path / ".lock" for judge in judges)])
+    clocks.passed_s = 363.0
+    for judge in judges:
+        judge.trim()
+    assert not any(file.parent.exists() for file in files)
+    for judge in (*judges, third):
+        judge.close()
+
+
+@pytest.mark.parametrize("jump_s", [7200.0, -7200.0])
+def test_the_rest_of_a_folder_goes_whatever_the_clock_did(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    rest = made(temporary / f"{PREFIX}rest" / "file").parent
+    Clocks(monkeypatch).jumped_s = jump_s
+    remove_left_behind(temporary)
+    assert not rest.exists()

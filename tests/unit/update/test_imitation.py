@@ -33,6 +33,7 @@ def turn(trajectory: str, index: int, reward: float, prompt: list[int], answer: 
         "verdict": {"status": "correct" if reward else "incorrect", "correct": reward > 0},
         "reward": reward,
         "return": reward,
+        "termination": "turn_limit",
     }
     return row | changes
 

@@ -18,7 +18,7 @@ from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
 from tasks.trajectories.groups import SHARED_KEY, GroupKey, group_turns, question
 from tasks.trajectories.returns import credited
-from tasks.trajectories.schema import TURNS_FILE
+from tasks.trajectories.schema import TURNS_FILE, Termination
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet, Score
@@ -126,8 +126,13 @@ def _credited(turns: pl.DataFrame, config: UpdateConfig) -> pl.DataFrame:
     if config.credit == "return":
         return turns
     ordered = turns.sort("trajectory_id", "turn_index")
-    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward").get_column("reward").to_list()
-    returns = [value for rewards in episodes for value in credited(rewards, config.credit, config.credit_discount)]
+    stopped = (pl.col("termination") == Termination.AGENT_STOPPED.value).fill_null(False).any()
+    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward", stopped.alias("stopped"))
+    returns = [
+        value
+        for rewards, stop in episodes.select("reward", "stopped").iter_rows()
+        for value in credited(rewards, config.credit, config.credit_discount, stop)
+    ]
     return ordered.with_columns(pl.Series("return", returns, dtype=pl.Float64))
 
 

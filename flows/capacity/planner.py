@@ -219,6 +219,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
             assumed,
         ),
         starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
+        / math.ceil(update.ranks / assumed.ranks_a_host)
         / assumed.starting,
         starts=_starts(config, keeps),
         saving_s=(config.trained_policies * weights + _states_written(config, keeps) * optimizer) / assumed.saving,

@@ -73,8 +73,10 @@ class Assumptions:
     """Weights that DeepSpeed's Adam steps in a second on one thread of the host, its state's memory new to it: 7.4e9 in
     57 s on 16 threads, measured."""
     starting: float = 1.3e9
-    """Bytes of models and offloaded state for which a starting update engine has memory in a second: 184e9 in 140 s,
-    measured."""
+    """Bytes of models and offloaded state for which a starting update engine has memory in a second, on one host: 184e9
+    in 140 s, measured."""
+    ranks_a_host: int = 8
+    """Ranks that start on one host at most; hosts start theirs at the same time."""
 
 
 def host_step_seconds(parameters: float, offloaded: float, threads: int, assumed: Assumptions) -> float:

@@ -179,3 +179,13 @@ def test_small_engines_of_agents_stay_on_the_ranks_and_large_ones_give_way():
     rarely, never = "update.checkpoint_interval=1000000", "update.optimizer_state=false"
     assert planned("agents-gpu", rarely).saving_s == pytest.approx(planned("agents-gpu", never).saving_s, rel=1e-3)
     assert planned("agents-qwen2.5-coder-7b", rarely).saving_s > 3 * large.saving_s / 4
+
+
+def test_hosts_start_their_ranks_at_the_same_time():
+    def starting_s(ranks: int) -> float:
+        config = load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", [f"update.ranks={ranks}"])
+        return plan(config, GPUS["h100"]).starting_s
+
+    one_host = starting_s(8)
+    assert starting_s(4) < one_host
+    assert 0.8 * one_host < starting_s(32) < one_host

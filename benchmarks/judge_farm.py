@@ -1,10 +1,11 @@
-"""Judge actors on this machine: the time of a batch, with one kernel that hangs, or one actor that stands still.
+"""Judge actors on this machine: the time of a batch, with one kernel that hangs, or one actor that fails.
 
     python benchmarks/judge_farm.py [--actors 1 2 4] [--workers 2] [--kernels 48] [--seconds 3] [--timeout 10]
 
 The judge, its actors and Ray are the real ones. The kernels are right, and sleep while they are loaded: cores decide
-little, and a machine of two can run eight workers. A batch is judged in three cases: as it is (`-`); with a kernel that
-sleeps for ever (`hangs`); with an actor that is stopped (SIGSTOP) after a quarter of the batch (`stands still`).
+little, and a machine of two can run eight workers. A batch is judged in four cases: as it is (`-`); with a kernel that
+sleeps for ever (`hangs`); with an actor that is stopped (SIGSTOP) after a quarter of the batch (`stands still`); with
+an actor that answers every kernel with a fault at once (`faults`).
 
 Efficiency is the time that the kernels take one by one, over the kernels that can be judged at once and the time of the
 batch; a kernel that hangs counts as the judge's time limit. An actor judges twice as many such kernels at once as it
@@ -24,10 +25,11 @@ import ray
 
 from flows.services.environment import set_defaults
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
+from kernels_eval.verdict import fault
 from tasks.rollout.config import JudgeActorsConfig
 from tasks.rollout.judge_actors import ActorJudge
 
-CASES = ("-", "hangs", "stands still")
+CASES = ("-", "hangs", "stands still", "faults")
 PROBLEM = """import torch
 import torch.nn as nn
 
@@ -67,6 +69,19 @@ class ModelNew(nn.Module):
 """
 
 
+@ray.remote
+class FaultyActor:
+    """An actor on which the machine fails."""
+
+    async def ping(self) -> int:
+        """Return the process id."""
+        return os.getpid()
+
+    async def evaluate(self, *_: object) -> Verdict:
+        """Return a fault."""
+        return fault("judge_fault", "the device is lost")
+
+
 def kernel(number: int, name: str, seconds: float) -> tuple[Problem, str]:
     """Return a problem and a kernel for it that is new to every cache."""
     problem = Problem(problem_id=f"scale_{number}", source=PROBLEM.format(number=number))
@@ -78,6 +93,9 @@ async def judged(judge: ActorJudge, case: str, count: int, seconds: float) -> tu
     batch = [kernel(2 + number % 8, f"{case} {number}", seconds) for number in range(count)]
     if case == "hangs":
         batch[count // 2] = kernel(2, "hangs", 1e6)
+    if case == "faults":
+        ray.kill(judge.farm.places[-1].judge)
+        judge.farm.places[-1].judge = FaultyActor.remote()
     stopped = await judge.farm.places[-1].judge.ping.remote() if case == "stands still" else None
     began = time.perf_counter()
     calls = [asyncio.ensure_future(judge.evaluate_async(*one)) for one in batch]
@@ -143,7 +161,7 @@ def main() -> None:
         asyncio.run(measure(options, actors, case))
         for actors in options.actors
         for case in options.cases
-        if actors > 1 or case != "stands still"
+        if actors > 1 or case in ("-", "hangs")
     ]
     print(f"verdicts: {'as expected' if all(right) else 'DIFFER from what is expected'}")
     sys.exit(0 if all(right) else 1)

@@ -21,12 +21,13 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.device.detection import check_device_memory, gpu_name, resolve_device
 from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
 from kernels_eval.pool.job_queue import Dispatcher, Job
+from kernels_eval.pool.probe import PROBE_KERNEL, PROBE_PROBLEM, PROBE_SETTINGS, next_wait_s
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
-from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source, without_mark
+from kernels_eval.problem import Problem, check_problem_source, without_mark
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.inductor_names import provided_names
 from kernels_eval.streaming import CountedProgress, Item, Progress, stream_verdicts
@@ -41,8 +42,6 @@ _BLAMED_AFTER = 2
 """Attempts on a GPU after which it is the kernel's fault, if a probe kernel passes then."""
 _PROBES = 5
 """Failed probes in a row after which waiting kernels are ended as faults, if no worker is in service."""
-_FIRST_PROBE_WAIT_S = 0.5
-_LONGEST_PROBE_WAIT_S = 30.0
 REQUIRED_SANDBOX = ("seccomp", "landlock", "netns")
 """Parts of the sandbox that `require_sandbox` needs, by the names in verdicts."""
 
@@ -293,8 +292,7 @@ class Judge:
 
     def _probe(self, worker: int, client: "WorkerClient") -> None:
         """Keep a worker out of service until a kernel that is known to be right gets the verdict `correct` on it."""
-        config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
-        probe = Job("probe", Problem(problem_id="probe", source=EXAMPLE_PROBLEM), EXAMPLE_KERNEL, config)
+        probe = Job("probe", PROBE_PROBLEM, PROBE_KERNEL, self.config.model_copy(update=PROBE_SETTINGS))
         wait_s, probes = 0.0, 0
         while not self._closing.wait(wait_s):
             found = self._try(client, probe)
@@ -309,7 +307,7 @@ class Judge:
             if probes >= _PROBES and self.statuses.in_service == 0:
                 verdict = fault(found.category, f"no worker is in service: {found.message}")
                 self._dispatcher.fail_waiting(lambda _, verdict=verdict: verdict)
-            wait_s = min(max(2 * wait_s, _FIRST_PROBE_WAIT_S), _LONGEST_PROBE_WAIT_S)
+            wait_s = next_wait_s(wait_s)
 
 
 class _MachineFault(NamedTuple):

@@ -2,7 +2,7 @@
 
 A kernel stays an entry of the client until its verdict arrives: an actor that dies or hangs is replaced, and its
 unanswered kernels are judged again. Which actor gets a kernel, and when a second one gets it too, is decided by
-`tasks.rollout.judge_farm`.
+`tasks.rollout.judge_farm`; which of them are in service, by `tasks.rollout.judge_quarantine`.
 """
 
 import asyncio
@@ -11,18 +11,21 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
+from kernels_eval.pool.probe import PROBE_KERNEL, PROBE_PROBLEM, PROBE_SETTINGS
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 from tasks.cluster.placement import options_in_worker
 from tasks.rollout.config import JudgeActorsConfig
-from tasks.rollout.judge_farm import Farm, Place
+from tasks.rollout.judge_farm import Farm
+from tasks.rollout.judge_place import Place
 
 logger = logging.getLogger("kernelmill.rollout")
 _ATTEMPTS = 5
@@ -71,10 +74,11 @@ class ActorJudge:
         }
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s
-        self.farm = Farm([f"judge-actor-{index}" for index in range(actors.count)], actors.workers)
+        names = [f"judge-actor-{index}" for index in range(actors.count)]
+        self.farm = Farm(names, actors.workers, self._probe, self._replace)
         """Places of the actors, and counts of kernels that two of them judged."""
         self.replaced = 0
-        """Actors that died or hung, and were replaced."""
+        """Actors that died or hung, or failed on probes, and were replaced."""
         for place in self.farm.places:
             place.judge = self._new_actor()
 
@@ -91,21 +95,11 @@ class ActorJudge:
         if known is not None:
             return known
 
-        async def ask(place: Place) -> Verdict:
-            actor = place.judge
-            try:
-                return await self._ask(actor, problem, kernel_source, settings)
-            except RayActorError as error:
-                self._replace(place, actor, first_line(error))
-                raise
-
         for _ in range(_ATTEMPTS):
             try:
-                verdict = await self.farm.verdict(problem.source, ask)
-            except RayTaskError as error:
-                if isinstance(error.cause, KernelmillError):
-                    raise error.cause from None
-                raise
+                verdict = await self.farm.verdict(
+                    problem.source, lambda place: self._ask_at(place, problem, kernel_source, settings)
+                )
             except RayActorError:
                 continue
             self._cache.put(key, verdict)
@@ -114,11 +108,29 @@ class ActorJudge:
 
     def close(self) -> None:
         """End every actor and its processes."""
+        self.farm.quarantine.close()
         for place in self.farm.places:
             ray.kill(place.judge)  # the judge's processes end with their parent
 
     def _new_actor(self) -> Any:
         return RemoteJudgeActor.options(**self._options).remote(self._config)
+
+    async def _probe(self, place: Place) -> Verdict:
+        """Judge a kernel that is known to be right on a place's actor. It is new to the actor's cache."""
+        return await self._ask_at(place, PROBE_PROBLEM, f"{PROBE_KERNEL}# {uuid4().hex}\n", PROBE_SETTINGS)
+
+    async def _ask_at(self, place: Place, problem: Problem, kernel_source: str, settings: Mapping[str, Any]) -> Verdict:
+        """Ask a place's actor; raises what the judge raised there, and RayActorError if the actor was replaced."""
+        actor = place.judge
+        try:
+            return await self._ask(actor, problem, kernel_source, settings)
+        except RayActorError as error:
+            self._replace(place, actor, first_line(error))
+            raise
+        except RayTaskError as error:
+            if isinstance(error.cause, KernelmillError):
+                raise error.cause from None
+            raise
 
     async def _ask(self, actor: Any, problem: Problem, kernel_source: str, settings: Mapping[str, Any]) -> Verdict:
         """Ask one actor; raises RayActorError if it is dead or does not answer a ping."""
@@ -141,8 +153,8 @@ class ActorJudge:
             answer.cancel()
 
     def _replace(self, place: Place, dead: Any, reason: str) -> None:
-        """Replace the actor, unless another kernel's task has replaced it already."""
-        if place.judge is not dead:
+        """Replace the actor, unless another kernel's task has replaced it already, or the judge is closed."""
+        if place.judge is not dead or self.farm.quarantine.is_closed:
             return
         logger.warning("%s: %s; replaced, and its kernels are judged again", place.name, reason)
         ray.kill(dead)

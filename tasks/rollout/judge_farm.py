@@ -7,18 +7,27 @@ A kernel whose verdict takes much longer than others of late is sent to a second
 The first verdict counts. This helps where a judge, its node or its network is slow or stands still. It decides nothing:
 a kernel that hangs is a `timeout` by the clock of a judge, at the same time as without a second judge. A judge that was
 overtaken keeps what it was sent until it answers or dies; it gets no more meanwhile than it has room for.
+
+A kernel on which the machine fails is judged again, by another judge where one is in service. Which ones are, is
+decided by `tasks.rollout.judge_quarantine`.
 """
 
 import asyncio
 import hashlib
+import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from kernels_eval.errors import InfrastructureError
 from kernels_eval.verdict import Verdict
+from tasks.rollout.judge_place import Ask, Place, Replace, fault_of, is_good
+from tasks.rollout.judge_quarantine import Quarantine
 
+logger = logging.getLogger("kernelmill.rollout")
+_ATTEMPTS = 3
+"""Judges that may fail on a kernel before its fault is returned: the kernel may be the cause."""
 _REMEMBERED = 256
 """Last answers by which lateness is judged."""
 _ENOUGH = 20
@@ -31,49 +40,30 @@ _LEAST_S = 1.0
 _LOOK_S = 0.5
 """Seconds between two looks whether a late kernel finds an idle judge."""
 
-Ask = Callable[["Place"], Awaitable[Verdict]]
-"""Function that asks the judge of a place for one kernel's verdict."""
-
-
-@dataclass(eq=False, slots=True)
-class Place:
-    """Place of one judge; a replacement takes the same place."""
-
-    name: str
-    workers: int
-    """Kernels that it judges at once."""
-    judge: Any = None
-    load: int = 0
-    """Kernels sent and not answered."""
-
-    @property
-    def is_idle(self) -> bool:
-        """True if a further kernel would be judged at once."""
-        return self.load < self.workers
-
-    @property
-    def has_room(self) -> bool:
-        """True if it may be sent a further kernel."""
-        return self.load < 2 * self.workers
-
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
     """A kernel that waits for a place."""
 
     own: Place
-    place: "asyncio.Future[Place]"
+    tried: Sequence[Place]
+    """Places whose judges failed on it."""
+    found: "asyncio.Future[Place | Verdict]"
+    """The place, or the fault with which it ends."""
 
 
 class Farm:
     """Places, and the kernels that wait for one of them."""
 
-    def __init__(self, names: Sequence[str], workers: int) -> None:
+    def __init__(self, names: Sequence[str], workers: int, probe: Ask, replace: Replace) -> None:
+        """Have no judge at any place yet. `probe` asks one for a kernel that is known to be right."""
         self.places = tuple(Place(name, workers) for name in names)
         self.copies = 0
         """Kernels that were sent to a second judge."""
         self.overtaken = 0
         """Kernels of which the second judge gave the verdict."""
+        self.quarantine = Quarantine(self.places, probe, replace, self._offer_all, self._end_waiting)
+        """Decides which places are in service; counts how often one went out."""
         self._waiting: deque[_Waiting] = deque()
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self._overtaken: set[asyncio.Task[Verdict]] = set()
@@ -81,24 +71,43 @@ class Farm:
     async def verdict(self, topic: str, ask: Ask) -> Verdict:
         """Return the first verdict on a kernel. Kernels of a topic go to one judge where that costs no time.
 
-        A fault of the machine, or an error of `ask`, counts if no other judge has the kernel.
+        A fault of the machine, or an InfrastructureError of `ask`, is returned, or raised, if `_ATTEMPTS` judges found
+        one; so is a fault if probes fail on all judges. Other errors of `ask` are raised at once.
+        """
+        own, tried = self._own(topic), list[Place]()
+        while True:
+            place = await self._room_for(own, tried)
+            if isinstance(place, Verdict):
+                return place
+            answer = await self._answer(place, ask, tried)
+            cause, error = fault_of(answer), answer.exception()
+            is_last = len(tried) >= _ATTEMPTS or not (error is None or isinstance(error, InfrastructureError))
+            if cause is None or is_last:
+                return answer.result()
+            logger.warning("%s: %s; the kernel is judged again", tried[-1].name, cause.error_message)
+
+    async def _answer(self, place: Place, ask: Ask, tried: list[Place]) -> "asyncio.Task[Verdict]":
+        """Return the first answer on a kernel; a fault of the machine, or an error, if no other judge has the kernel.
+
+        Appends the places whose judges were asked to `tried`.
         """
         loop = asyncio.get_running_loop()
-        place = await self._room_for(self._own(topic))
         first = self._send(place, ask)
+        tried.append(place)
         running, sent, is_copied = {first}, loop.time(), len(self.places) == 1
         try:
             while True:
                 look_s = None if is_copied else min(max(self.late_after_s() - (loop.time() - sent), 0.01), _LOOK_S)
                 done, running = await asyncio.wait(running, timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
-                for answer in sorted(done, key=_is_good, reverse=True):
-                    if not running or _is_good(answer):
+                for answer in sorted(done, key=is_good, reverse=True):
+                    if not running or is_good(answer):
                         self.overtaken += answer is not first and first in running
-                        return answer.result()
+                        return answer
                 is_late = loop.time() - sent >= self.late_after_s()
                 if is_late and not is_copied and (spare := self._idle_beside(place)) is not None:
                     spare.load += 1
                     running.add(self._send(spare, ask))
+                    tried.append(spare)
                     self.copies += 1
                     is_copied = True
         except asyncio.CancelledError:
@@ -122,32 +131,60 @@ class Farm:
 
         return max(self.places, key=rank)
 
-    async def _room_for(self, own: Place) -> Place:
-        """Wait for room: at the kernel's own place, or at another one. It is taken for this kernel."""
-        place = own if own.has_room else min(self.places, key=lambda place: place.load)
+    def _suited(self, tried: Sequence[Place]) -> list[Place]:
+        """Return the places in service for a kernel: those whose judges have not failed on it, if there are any."""
+        in_service = [place for place in self.places if place.is_in_service]
+        return [place for place in in_service if place not in tried] or in_service
+
+    async def _room_for(self, own: Place, tried: Sequence[Place]) -> Place | Verdict:
+        """Wait for room: at the kernel's own place, or at another one. It is taken for this kernel.
+
+        Returns a fault if probes fail on all judges.
+        """
+        suited = self._suited(tried)
+        place = own if own in suited and own.has_room else min(suited, key=lambda place: place.load, default=own)
         if place.has_room:
             place.load += 1
             return place
-        waiting = _Waiting(own, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(own, tried, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
-            return await waiting.place
+            return await waiting.found
         except asyncio.CancelledError:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            else:  # it had just been given a place
-                self._free(waiting.place.result())
+            elif isinstance(found := waiting.found.result(), Place):  # it had just been given a place
+                self._free(found)
             raise
 
     def _free(self, place: Place) -> None:
-        """Give room to the oldest kernel that waits for this place, or else to the oldest of all."""
         place.load -= 1
-        waits = [each for each in self._waiting if not each.place.cancelled()]
-        waiting = next((each for each in waits if each.own is place), waits[0] if waits else None)
-        if waiting is not None:
+        self._offer(place)
+
+    def _offer(self, place: Place) -> None:
+        """Give room to kernels that wait for this place, the oldest first, or else to the oldest of all."""
+        while place.has_room:
+            waits = [each for each in self._waiting if not each.found.cancelled() and self._suits(place, each)]
+            waiting = next((each for each in waits if each.own is place), waits[0] if waits else None)
+            if waiting is None:
+                return
             self._waiting.remove(waiting)
             place.load += 1
-            waiting.place.set_result(place)
+            waiting.found.set_result(place)
+
+    def _suits(self, place: Place, waiting: _Waiting) -> bool:
+        return not waiting.tried or place in self._suited(waiting.tried)
+
+    def _offer_all(self) -> None:
+        """Give room after a place came into service, or went out: what waited for it may go where it was tried."""
+        for place in self.places:
+            self._offer(place)
+
+    def _end_waiting(self, verdict: Verdict) -> None:
+        """End every kernel that waits with a fault."""
+        for waiting in [each for each in self._waiting if not each.found.cancelled()]:
+            self._waiting.remove(waiting)
+            waiting.found.set_result(verdict)
 
     def _idle_beside(self, place: Place) -> Place | None:
         """Return the idlest other place at which a kernel would be judged at once, if there is one."""
@@ -166,15 +203,9 @@ class Farm:
 
         def end(task: "asyncio.Task[Verdict]") -> None:
             self._overtaken.discard(task)
-            if not task.cancelled():
-                task.exception()  # of one that was overtaken nobody asks for it
+            self.quarantine.note(place, task)  # before it gets a further kernel
             self._free(place)
 
         task = asyncio.ensure_future(answered())
         task.add_done_callback(end)
         return task
-
-
-def _is_good(answer: "asyncio.Task[Verdict]") -> bool:
-    """Return True unless the judge failed, or the machine."""
-    return not answer.cancelled() and answer.exception() is None and not answer.result().is_fault

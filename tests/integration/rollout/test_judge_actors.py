@@ -14,7 +14,7 @@ from ray.exceptions import RayActorError
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
-from kernels_eval.verdict import Status, Verdict
+from kernels_eval.verdict import Status, Verdict, fault
 from tasks.cluster.workers import stop_worker
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, silent
 from tasks.problems.row import Split
@@ -166,6 +166,39 @@ def test_a_hanging_actor_is_replaced() -> None:
     verdict, replaced = asyncio.run(play())
     assert verdict.status is Status.CORRECT
     assert replaced == 1
+
+
+@ray.remote
+class FaultyActor:
+    """An actor that lives, and on which the machine fails at once."""
+
+    async def ping(self) -> int:
+        return os.getpid()
+
+    async def evaluate(self, *_: object) -> Verdict:
+        return fault("judge_fault", "the device is lost")
+
+
+@pytest.mark.long
+def test_an_actor_that_answers_with_faults_costs_no_kernel_and_is_replaced() -> None:
+    kernels = items(24)
+
+    async def play() -> tuple[list[Verdict], int]:
+        judge = ActorJudge(JUDGE, ACTORS)
+        bad = judge.farm.places[1]
+        try:
+            ray.kill(bad.judge)
+            bad.judge = FaultyActor.remote()
+            verdicts = await judge_all(judge, kernels)
+            while not bad.is_in_service:  # until probes have failed there, and one passes on the replacement
+                await asyncio.sleep(0.1)
+            return verdicts, judge.replaced
+        finally:
+            judge.close()
+
+    verdicts, replaced = asyncio.run(play())
+    assert [verdict.status for verdict in verdicts] == [status for _, _, status in kernels]
+    assert replaced >= 1, "a replacement that starts slowly is replaced as well"
 
 
 @pytest.mark.long

@@ -19,8 +19,6 @@ from tasks.cluster.placement import living_nodes
 from tasks.rollout.engines.kind import Outcome, kind_of
 
 _FIX = "install what deployments/container/Dockerfile installs"
-_ANSWER_S = 300.0
-"""Longest wait for a node's answer. One that is new to our packages fetches them first."""
 
 
 def check_cluster(config: RunConfig, note: Note = lambda _text: None) -> None:
@@ -49,6 +47,7 @@ def _check_nodes(config: RunConfig) -> None:
 
     remote: Any = ray.remote
     look, resource = remote(num_cpus=0, max_retries=0)(lacking), config.ray.worker_resource
+    within_s = config.ray.answer_timeout_s
     nodes = [node for node in ray.nodes() if node["Alive"] and (resource is None or resource in node["Resources"])]
     mark = Path(config.runs_dir).absolute() / f".seen-by-nodes-{uuid4().hex}"
     mark.parent.mkdir(parents=True, exist_ok=True)
@@ -62,9 +61,9 @@ def _check_nodes(config: RunConfig) -> None:
         ]
         for node, answer in zip(nodes, answers, strict=True):
             try:
-                lack: str | None = ray.get(answer, timeout=_ANSWER_S)
+                lack: str | None = ray.get(answer, timeout=within_s)
             except GetTimeoutError:
-                lack = f"no answer within {_ANSWER_S:g} s"
+                lack = f"no answer within {within_s:g} s (ray.answer_timeout_s)"
             except RayError as error:
                 lack = first_line(error)
             if lack is not None:

@@ -137,7 +137,7 @@ class RayCluster:
         if self.config.placement:
             from tasks.cluster.workers import reserve
 
-            reserve(self.bundles)
+            reserve(self.bundles, self.config.placement_timeout_s)
 
     def join(self, note: Note = lambda _text: None) -> bool:
         """Start or join; return True if this call did. Does nothing if Ray is initialised in this process already."""

@@ -53,6 +53,9 @@ class RayConfig(FrozenModel):
     """Longest wait for a local Ray to start: its own limit of 30 s is too short on a busy machine."""
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the local cluster. None: all of the machine."""
+    answer_timeout_s: float = Field(default=300.0, gt=0)
+    """Longest wait for each node of the cluster at `address` to say, before a run, what it lacks. One that is new to
+    our packages fetches them first, and a busy one imports slowly."""
     worker_resource: str | None = None
     """Custom resource of the nodes that stages may run on (`ray start --resources='{"worker": 1000}'`).
     None: any node."""
@@ -60,6 +63,8 @@ class RayConfig(FrozenModel):
     """Groups of workers, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, kinds of different
     groups do not. `update`: the ranks, also of SFT; `rollout`: the process that generates, with its SGLang servers;
     `judge`: judge actors. The resources of a group are reserved. Empty: Ray chooses the nodes."""
+    placement_timeout_s: float = Field(default=300.0, gt=0)
+    """Longest wait for the resources of `placement` while others hold them, or until a node replaces one that died."""
     object_store_mb: int = Field(default=200, ge=80)
     """Object store of the local cluster. Stages pass references, so little is needed."""
 

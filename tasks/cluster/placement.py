@@ -15,8 +15,6 @@ from kernels_eval.errors import InfrastructureError, InputError
 
 Kind = Literal["update", "rollout", "judge"]
 """Ranks of the update and of SFT; the process that generates, with its SGLang servers; judge actors."""
-RESERVED_WITHIN_S = 300.0
-"""Longest wait for resources that the cluster has but others hold."""
 _A_LITTLE_CPU = 0.001
 """A bundle cannot be empty."""
 _OWN = {"CPU", "GPU", "memory", "object_store_memory"}
@@ -129,8 +127,8 @@ def living_nodes() -> list[dict[str, float]]:
 class Reservation:
     """The placement group of this driver: made once, released with the driver's Ray job at the latest."""
 
-    def __init__(self, bundles: Sequence[Bundle]) -> None:
-        """Reserve the bundles. Raises InfrastructureError if others hold the resources for too long."""
+    def __init__(self, bundles: Sequence[Bundle], within_s: float) -> None:
+        """Reserve the bundles. Raises InfrastructureError if others hold the resources for longer than `within_s`."""
         from ray.util.placement_group import placement_group
 
         kinds = dict.fromkeys(kind for bundle in bundles for kind in bundle.kinds)
@@ -139,6 +137,7 @@ class Reservation:
         self._group: Any = placement_group(
             [dict(bundle.resources) for bundle in bundles], strategy="STRICT_SPREAD", name=name
         )
+        self._within_s = within_s
         try:
             self.wait()
         except InfrastructureError:
@@ -147,9 +146,9 @@ class Reservation:
 
     def wait(self) -> None:
         """Wait until every bundle has its node, also after one has died. Raises InfrastructureError on a timeout."""
-        if not self._group.wait(RESERVED_WITHIN_S):
+        if not self._group.wait(self._within_s):
             raise InfrastructureError(
-                f"ray.placement: no nodes were free for it within {RESERVED_WITHIN_S:g} s: "
+                f"ray.placement: no nodes were free for it within {self._within_s:g} s (ray.placement_timeout_s): "
                 "others hold them, or one has died"
             )
 

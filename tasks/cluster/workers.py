@@ -26,12 +26,15 @@ def place_on(resource: str | None) -> None:
     _node_resource[:] = [] if resource is None else [resource]
 
 
-def reserve(bundles: Callable[[], Sequence[Bundle]]) -> None:
-    """Reserve places for workers started from now on; if reserved already, wait for them: a node may have died."""
+def reserve(bundles: Callable[[], Sequence[Bundle]], within_s: float) -> None:
+    """Reserve places for workers started from now on; if reserved already, wait for them: a node may have died.
+
+    Raises InfrastructureError if that takes longer than `within_s`.
+    """
     if _reservation:
         _reservation[0].wait()
     else:
-        _reservation.append(Reservation(bundles()))
+        _reservation.append(Reservation(bundles(), within_s))
 
 
 def release() -> None:

@@ -75,6 +75,8 @@ def main(folder: Path) -> None:
     try:
         assert told(runs, address, ray={"nodes": 1}) == ""
         assert told(runs, address, 0, ray={}) == ""
+        late = r"ray.address: node [0-9.]+: no answer within 1e-06 s \(ray.answer_timeout_s\)"
+        assert re.fullmatch(late, told(runs, address, ray={"answer_timeout_s": 1e-6}))
         missing = "1 of 2 nodes have joined (ray.nodes)"
         assert told(runs, address, 0, ray={"nodes": 2}) == (
             f"ray.address: nothing to join within 0 s (ray.wait_s): {missing}."

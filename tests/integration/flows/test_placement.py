@@ -165,6 +165,30 @@ def a_node_that_dies_is_replaced(cluster: Any) -> None:
     assert not ray.is_initialized()
 
 
+def others_hold_the_nodes(cluster: Any) -> None:
+    """A reservation waits as long as the settings say, and is made once the others have gone."""
+    import ray
+    from ray.util.placement_group import placement_group, remove_placement_group
+
+    from flows.capacity.planner import needs_of
+    from flows.services.ray_cluster import RayCluster
+    from kernels_eval.errors import InfrastructureError
+
+    def start(within_s: float) -> None:
+        groups = {"placement": [["update"], ["rollout"]], "placement_timeout_s": within_s}
+        config = configured(cluster.address, ray=groups, update={"gpus_per_rank": 1}, rollout={"gpus": 1})
+        RayCluster(config.ray, needs_of(config)).start()
+
+    ray.init(address=cluster.address, log_to_driver=False)
+    others = placement_group([{"GPU": 2}] * 3, strategy="STRICT_SPREAD")
+    assert others.wait(200)
+    with pytest.raises(InfrastructureError, match=r"no nodes were free for it within 2 s \(ray.placement_timeout_s\)"):
+        start(2)
+    remove_placement_group(others)
+    start(200)
+    end_of_run()
+
+
 def end_of_run() -> None:
     """As RayCluster.stop does for the cluster object that started."""
     import ray
@@ -183,6 +207,7 @@ SCENARIOS: dict[str, tuple[Callable[[Any], None], int]] = {
         (gpus_are_reserved, 2),
         (refusals, 0),
         (a_node_that_dies_is_replaced, 0),
+        (others_hold_the_nodes, 2),
     )
 }
 """By name, with the GPUs that each node says it has."""

@@ -16,6 +16,7 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import recorded
 from tasks.trajectories.groups import Compares, GroupKey, group_turns, question
 from tasks.trajectories.returns import Credit, credited
+from tasks.trajectories.schema import Termination
 
 if TYPE_CHECKING:
     from tasks.rollout.config import RolloutConfig
@@ -131,7 +132,8 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, refill: Re
     discount = gamma if refill.credit == "return" else refill.credit_discount
     found: dict[tuple[GroupKey, object], tuple[str, list[float]]] = {}
     for trajectory in trajectories:
-        values = credited(trajectory.rewards, refill.credit, discount)
+        stopped = trajectory.termination is Termination.AGENT_STOPPED
+        values = credited(trajectory.rewards, refill.credit, discount, stopped)
         for turn, value in zip(trajectory.turns, values, strict=True):
             if value is not None:
                 place = (trajectory.group_id, turn.turn_index, turn.role)

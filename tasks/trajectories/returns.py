@@ -73,12 +73,15 @@ def final_returns(rewards: Sequence[float | None], discount: float) -> list[floa
     return _final(rewards, discount, lambda kernels: kernels)
 
 
-def final_returns_of_all_turns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+def final_returns_of_all_turns(
+    rewards: Sequence[float | None], discount: float, stopped: bool = False
+) -> list[float | None]:
     """Return as `final_returns`, discounted by all turns that remain of the conversation, the tester's too.
 
-    The tester answers each kernel, so that 2·(T−t) + 1 turns come after turn t: one after the last kernel.
+    The tester answers each kernel, so that 2·(T−t) + 1 turns come after turn t: one after the last kernel. `stopped`:
+    on turn T an agent stopped; there is no new kernel to test, so that 2·(T−t) come.
     """
-    return _final(rewards, discount, lambda kernels: 2 * kernels + 1)
+    return _final(rewards, discount, lambda kernels: 2 * kernels + (0 if stopped else 1))
 
 
 def _final(rewards: Sequence[float | None], discount: float, remaining: Callable[[int], int]) -> list[float | None]:
@@ -106,9 +109,20 @@ def improvement_returns(rewards: Sequence[float | None], discount: float) -> lis
     return turn_returns(added, discount)
 
 
-def credited(rewards: Sequence[float | None], credit: Credit, discount: float) -> list[float | None]:
-    """Return the value of each turn of one episode by this credit; `discount`: from turn to turn."""
-    values = CREDIT.load(credit)(rewards, discount)
+def knows_stops(credit: Credit) -> bool:
+    """True if a credit counts other turns after a stop. The others, users' own too, know rewards and discount alone."""
+    return CREDIT.load(credit) is final_returns_of_all_turns
+
+
+def credited(
+    rewards: Sequence[float | None], credit: Credit, discount: float, stopped: bool = False
+) -> list[float | None]:
+    """Return the value of each turn of one episode by this credit; `discount`: from turn to turn.
+
+    `stopped`: the episode ended with an agent's stop (`Termination.AGENT_STOPPED`).
+    """
+    function = CREDIT.load(credit)
+    values = function(rewards, discount, stopped) if knows_stops(credit) else function(rewards, discount)
     if len(values) != len(rewards):
         raise InputError(f"update.credit: {credit} returned {len(values)} values for {len(rewards)} turns")
     return list(values)

@@ -17,8 +17,8 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
 from tasks.trajectories.groups import SHARED_KEY, GroupKey, group_turns, question
-from tasks.trajectories.returns import credited
-from tasks.trajectories.schema import TURNS_FILE
+from tasks.trajectories.returns import credited, knows_stops
+from tasks.trajectories.schema import TURNS_FILE, Termination
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet, Score
@@ -48,7 +48,11 @@ def read_samples(
 ) -> SampleSet:
     """Read the samples of a published batch, as `make_samples`."""
     shares_answers = read_metadata(batch.path).get(SHARED_KEY, 1) > 1
-    columns = (*COLUMNS, "created_at") if shares_answers else COLUMNS
+    columns = (
+        *COLUMNS,
+        *(("created_at",) if shares_answers else ()),
+        *(("termination",) if knows_stops(config.credit) else ()),
+    )
     return make_samples(read_table(batch.path / TURNS_FILE, columns), config, vocabulary, roles, shares_answers)
 
 
@@ -125,8 +129,13 @@ def _credited(turns: pl.DataFrame, config: UpdateConfig) -> pl.DataFrame:
     if config.credit == "return":
         return turns
     ordered = turns.sort("trajectory_id", "turn_index")
-    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward").get_column("reward").to_list()
-    returns = [value for rewards in episodes for value in credited(rewards, config.credit, config.credit_discount)]
+    is_stop = pl.col("termination") == Termination.AGENT_STOPPED.value if knows_stops(config.credit) else pl.lit(False)
+    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward", is_stop.any().alias("stopped"))
+    returns = [
+        value
+        for rewards, stop in episodes.select("reward", "stopped").iter_rows()
+        for value in credited(rewards, config.credit, config.credit_discount, stop)
+    ]
     return ordered.with_columns(pl.Series("return", returns, dtype=pl.Float64))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.verdict import Status, Verdict
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST
 from tasks.problems.config import ProblemsConfig
@@ -22,9 +24,11 @@ from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.engines import Generation, GenerationRequest
 from tasks.rollout.episode import plan_episodes
 from tasks.rollout.episode_loop import RolloutCounts
-from tasks.rollout.refill import Refill, RefillRecord, further_problems, refill_for, refill_record
+from tasks.rollout.refill import Refill, RefillRecord, further_problems, refill_for, refill_record, useful_groups
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns
+from tasks.trajectories.schema import Termination, Trajectory, Turn
+from tasks.trajectories.writer import write_trajectories
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
 
@@ -180,3 +184,31 @@ def test_shared_first_answers_count_once_as_in_the_update(play: Any, credit: Any
     )
     settings = UpdateConfig(credit=credit, credit_discount=0.9, wanted_groups=40)
     assert read_samples(batch, settings, 1000).groups_used == record(batch).useful
+
+
+def test_a_stop_counts_as_in_the_update(tmp_path: Path) -> None:
+    """Of two conversations with equal rewards one ended by a stop, after which the tester has no turn."""
+
+    def conversation(sample: int, termination: Termination) -> Trajectory:
+        turns = tuple(
+            Turn(
+                turn_index=place, role=role, prompt_token_ids=(1, place), response_token_ids=(2,),
+                response_logprobs=(-0.1,), prompt_extends_previous=not place, finish_reason="stop", response_text="",
+                kernel_source="k", verdict=Verdict(status=Status.CORRECT, compiled=True, correct=True), reward=1.0,
+                generation_s=0.0, evaluation_s=0.0, created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            )
+            for place, role in enumerate(("generator", "optimizer"))
+        )  # fmt: skip
+        return Trajectory(
+            run_id="run", iteration=0, policy_digest="p", problem_id="a", problem_digest="d", split="train", level=1,
+            group_id="a", trajectory_id=f"a-{sample}", sample_index=sample, turns=turns, termination=termination,
+        )  # fmt: skip
+
+    both = [conversation(0, Termination.AGENT_STOPPED), conversation(1, Termination.TURN_LIMIT)]
+    settings = UpdateConfig(credit="final_of_all_turns", credit_discount=0.9)
+    refill = Refill(groups=1, problems=1, compares="turns", credit=settings.credit, credit_discount=0.9)
+    samples = read_samples(write_trajectories(both, 0.4, tmp_path / "batch"), settings, 1000)
+    assert samples.groups_used == useful_groups(both, 0.4, refill) == 2
+    values = {(each.trajectory, each.group[1]): each.return_ for each in samples.samples}
+    assert [values["a-0", turn] for turn in (0, 1)] == pytest.approx([0.867, 1.0])
+    assert [values["a-1", turn] for turn in (0, 1)] == pytest.approx([0.8103, 0.93])

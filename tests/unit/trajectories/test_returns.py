@@ -111,3 +111,14 @@ def test_the_testers_turns_may_count_in_the_discount() -> None:
     """Kernel, test, kernel, test: three turns come after the first kernel, one after the last."""
     assert final_returns_of_all_turns([0.1, 2.0], 0.9) == pytest.approx([0.03 + 1.4 * 0.9**3, 0.6 + 1.4 * 0.9])
     assert final_returns_of_all_turns([], 0.9) == []
+
+
+def test_the_tester_has_no_turn_after_a_stop() -> None:
+    """Kernel, test, stop: two turns come after the kernel, none after the stop."""
+    assert credited([1.0, 1.0], "final_of_all_turns", 0.9, stopped=True) == pytest.approx([0.3 + 0.7 * 0.9**2, 1.0])
+    assert credited([1.0, 1.0], "final_of_all_turns", 0.9) == pytest.approx([0.3 + 0.7 * 0.9**3, 0.3 + 0.7 * 0.9])
+    # kernel, test, kernel, test, stop
+    assert credited([0.1, 1.2, 1.2], "final_of_all_turns", 0.9, stopped=True) == pytest.approx(
+        [0.3 * 0.1 + 0.7 * 1.2 * 0.9**4, 0.3 * 1.2 + 0.7 * 1.2 * 0.9**2, 1.2]
+    )
+    assert credited([1.0, 1.0], "final", 0.9, stopped=True) == credited([1.0, 1.0], "final", 0.9)

@@ -185,6 +185,19 @@ def test_the_credit_decides_what_turns_are_worth() -> None:
     )
 
 
+def test_no_tester_answers_a_stop() -> None:
+    """0.3 of its own reward and 0.7 of the last one, discounted by the turns that remain: those of other agents, and
+    the tester's after each kernel. On a stop there is no kernel."""
+    config = UpdateConfig(credit="final_of_all_turns", credit_discount=0.9)
+    ends = {0: "agent_stopped", 1: "turn_limit"}
+    rows = [row | {"termination": ends[sample]} for sample in ends for row in conversation(sample, 1.0, 1.0 - sample)]
+    samples = make_samples(table(rows), config, 10, roles=("generator",)).samples
+    # kernel, test, stop: two turns remain; kernel, test, kernel, test: three
+    assert [sample.return_ for sample in samples] == pytest.approx([0.3 + 0.7 * 0.9**2, 0.3])
+    samples = make_samples(table(rows), config, 10, roles=("optimizer",)).samples
+    assert [sample.return_ for sample in samples] == pytest.approx([1.0, 0.0])
+
+
 def test_credit_is_assigned_before_other_agents_turns_are_left_out() -> None:
     config = UpdateConfig(credit="improvement", credit_discount=0.0)
     samples = make_samples(table(TALKS), config, 10, roles=("optimizer",)).samples

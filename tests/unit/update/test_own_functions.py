@@ -99,6 +99,7 @@ def test_loss_divergence_and_correction_are_called_with_one_number_a_token() -> 
 
 def test_a_credit_of_your_own() -> None:
     assert credited([0.1, None, 2.0], "own_update:last", 0.9) == [2.0, 2.0, 2.0]
+    assert credited([0.1, None, 2.0], "own_update:last", 0.9, stopped=True) == [2.0, 2.0, 2.0]
     with pytest.raises(InputError, match="own_update:shorter returned 1 values for 2 turns"):
         credited([0.1, 2.0], "own_update:shorter", 0.9)
 

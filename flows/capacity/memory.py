@@ -205,6 +205,11 @@ class TrainingJob:
         """Weights that the optimizer steps on, without a critic's."""
         return self.shape.parameters if self.trained is None else self.trained
 
+    @property
+    def stepped_parameters(self) -> int:
+        """Weights that all optimizers step on: a critic trains the whole of its own, beside adapters too."""
+        return self.trained_parameters + (self.shape.parameters if self.critic else 0)
+
 
 def training_memory(job: TrainingJob) -> dict[str, float]:
     """Return the bytes of one rank by purpose, most important first."""
@@ -230,7 +235,7 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
 
 def gradient_bytes(job: TrainingJob) -> float:
     """Return the bytes of all gradients, in float32."""
-    return 4.0 * job.trained_parameters * (2 if job.critic else 1)
+    return 4.0 * job.stepped_parameters
 
 
 def offloaded_bytes(job: TrainingJob) -> float:
@@ -248,10 +253,7 @@ def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
     """Return the bytes of a published checkpoint: weights; Adam's moments and bfloat16's master copy, in float32."""
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
     models = 2.0 if job.critic else 1.0
-    return (
-        models * job.shape.parameters * weight,
-        models * job.trained_parameters * (master + ADAM_MOMENTS_BYTES),
-    )
+    return models * job.shape.parameters * weight, float(job.stepped_parameters * (master + ADAM_MOMENTS_BYTES))
 
 
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -34,6 +34,7 @@ from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
 from tasks.rollout.config import RolloutJudgeConfig
+from tasks.training.config import SMALL_SHARE
 from tasks.training.deepspeed_file import offloaded_share, stage_on
 
 MOST_RANKS = 64
@@ -96,11 +97,16 @@ class CapacityPlan:
     host_step_s: float
     """Seconds of an iteration in which the host steps an offloaded optimizer."""
     starting_s: float
-    """Seconds until the update's engine has its models and its optimizer: once, and again after a fault."""
+    """Seconds until an update's engine has its models and its optimizer."""
+    starts: tuple[int, int]
+    """Starts of an update's engine in the first iteration, and in each further one."""
     saving_s: float
     """Mean seconds to write an iteration's policy, with its optimizer's state where it has one."""
     sequences: int
     """Concurrent sequences on one server."""
+    iterations: int
+    rolls_out_beside: bool
+    """Rollouts and updates go on side by side."""
 
     @property
     def fits(self) -> bool:
@@ -113,6 +119,19 @@ class CapacityPlan:
     def one_gpu_bytes(self) -> float:
         """Bytes of GPU memory of all that shares one GPU."""
         return sum(self.training.values()) + sum(self.beside.values())
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of an iteration without the starts of engines."""
+        parts = self.rollout_s, self.update_s + self.host_step_s + self.saving_s
+        return max(parts) if self.rolls_out_beside else sum(parts)
+
+    @property
+    def iterations_s(self) -> float:
+        """Seconds of all iterations."""
+        first, further = self.starts
+        starts = first + (self.iterations - 1) * further if self.iterations else 0
+        return self.iterations * self.iteration_s + starts * self.starting_s
 
     @property
     def longest(self) -> int:
@@ -156,6 +175,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     heldout = heldout_problems(config) * (config.evaluation.samples_per_problem + config.evaluation.greedy)
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
+    keeps = _keeps_engines(config, used, gpu)
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
     training = training_tokens_a_second(
         shape, gpu, job, assumed,
@@ -200,17 +220,38 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         ),
         starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
         / assumed.starting,
-        saving_s=(config.trained_policies * weights + _states_written(config) * optimizer) / assumed.saving,
+        starts=_starts(config, keeps),
+        saving_s=(config.trained_policies * weights + _states_written(config, keeps) * optimizer) / assumed.saving,
+        iterations=config.iterations,
+        rolls_out_beside=rollout.staleness > 0,
     )
 
 
-def _states_written(config: RunConfig) -> float:
-    """Return how many optimizer's states an iteration writes, on average.
+def _keeps_engines(config: RunConfig, used: Mapping[str, float], gpu: Gpu) -> bool:
+    """True if the ranks hold the engines of all agents at once: together they are small (tasks.training.ranks).
 
-    The ranks take turns with a team's agents. Only the last one's engine stays until its next update; the others' go on
-    from what was written.
+    `used`: bytes of one rank by purpose. What an update takes beside them is free again when it ends.
     """
-    return config.trained_policies - 1 + 1 / config.update.checkpoint_interval
+    held = sum(used[part] for part in ("weights", "gradients", "optimizer"))
+    return config.trained_policies * held <= SMALL_SHARE * gpu.memory_gib * GIB
+
+
+def _starts(config: RunConfig, keeps: bool) -> tuple[int, int]:
+    """Return how many engines start in the first iteration, and in each further one.
+
+    Without the optimizer's state every update loads its engine. Large engines give way to each other, but for the one
+    of the agent that an iteration ends with: the next one begins with it.
+    """
+    trained = config.trained_policies
+    if not config.update.optimizer_state:
+        return trained, trained
+    return trained, 0 if keeps else trained - 1
+
+
+def _states_written(config: RunConfig, keeps: bool) -> float:
+    """Return how many optimizer's states an iteration writes, on average: of an engine that gives way in any case."""
+    give_way = 0 if keeps else config.trained_policies - 1
+    return give_way + (config.trained_policies - give_way) / config.update.checkpoint_interval
 
 
 def _judged_a_second(config: RunConfig, assumed: Assumptions, changed: RolloutJudgeConfig | None = None) -> float:

@@ -122,21 +122,16 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     lines = ["", *_update_lines(settings, found), *_generation_lines(found), *_sharing_lines(found)]
     lines.append(_disk_line(settings, found))
     update_s = found.update_s + found.host_step_s
-    beside = settings.rollout.staleness > 0
-    iteration_s = (max if beside else sum)((found.rollout_s, update_s + found.saving_s))
-    together = f", {iteration_s:.0f} s side by side" if beside else ""
-    others = settings.trained_policies - 1  # the last agent of an iteration is the first of the next
-    starts = 1 + settings.iterations * others
-    often = f"once, and {others} more {'time' if others == 1 else 'times'} in each iteration" if others else "once"
+    together = f", {found.iteration_s:.0f} s side by side" if found.rolls_out_beside else ""
     host = f" ({found.host_step_s:.0f} of them the optimizer's on the host)" if found.host_step_s else ""
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {update_s:.0f} s{host} and "
         f"{found.saving_s:.0f} s to save it{together}; "
-        f"the update's engine starts in {found.starting_s:.0f} s, {often}; "
+        f"the update's engine starts in {found.starting_s:.0f} s, {_often(*found.starts)}; "
         f"{counted(settings.iterations, 'iteration')}: "
-        f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h. "
+        f"{found.iterations_s / 3600:.1f} h. "
         f"SFT: {'as long as its pairs make it' if found.sft_s is None else f'{found.sft_s:.0f} s without its pairs'}; "
         f"a held-out evaluation: {found.evaluation_s:.0f} s"
     )
@@ -151,6 +146,15 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     if not found.fits:
         lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))
     return lines
+
+
+def _often(first: int, further: int) -> str:
+    """Return in words how often an update's engine starts in the first iteration, and in each further one."""
+    if further == first:  # nobody holds one
+        return "once in each iteration" if first == 1 else f"{first} times in each iteration"
+    if further:  # the last agent of an iteration is the first of the next
+        return f"once, and {counted(further, 'more time')} in each iteration"
+    return "once" if first == 1 else f"once for each of {first} agents"
 
 
 def _active(shape: "Shape") -> str:

@@ -11,6 +11,8 @@ ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 """Linear modules of a model with experts that take adapters."""
 MLP_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 """Those of the other half of a dense layer."""
+SMALL_SHARE = 0.05
+"""Share of a GPU's memory that engines may leave behind on a rank: small ones stay when another one starts."""
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]

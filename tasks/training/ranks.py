@@ -18,13 +18,11 @@ from ray.exceptions import RayError
 
 from tasks.cluster.health import results_of, wait_for_any
 from tasks.cluster.workers import placed, stop_worker, warm_worker
-from tasks.training.config import EngineConfig
+from tasks.training.config import SMALL_SHARE, EngineConfig
 from tasks.training.faults import error_of_rank
 from tasks.training.program import Program, RankContext
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-SMALL_SHARE = 0.05
-"""Share of a GPU's memory that an engine may leave behind."""
 
 
 def held_share() -> float:

@@ -22,9 +22,10 @@ from tasks.pipeline.digests import hand_over
 from tasks.training.adapter_files import AdapterBase
 from tasks.training.batches import MicroBatch
 from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
+from tasks.training.config import SMALL_SHARE
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
 from tasks.training.program import RankContext, learning_rate
-from tasks.training.ranks import SMALL_SHARE, held_share
+from tasks.training.ranks import held_share
 from tasks.training.retention import Interim
 from tasks.training.scoring import TokenScorer, score
 from tasks.trajectories.groups import GroupKey

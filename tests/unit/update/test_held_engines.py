@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import distributed
 
-from tasks.training.ranks import SMALL_SHARE
+from tasks.training.config import SMALL_SHARE
 from tasks.update import program
 from tasks.update.program import stays_held
 

@@ -143,6 +143,15 @@ def test_a_checkpoint_holds_weights_and_optimizer():
     assert checkpoint_bytes(replace(whole, trained=1000)) == (2 * count, 12 * 1000)
 
 
+def test_a_critic_beside_adapters_trains_whole_weights():
+    job = TrainingJob(QWEN3, "bfloat16", 3, 4, 4096, True, reference=True, critic=True, trained=1000)
+    count = QWEN3.parameters
+    assert checkpoint_bytes(job) == (4 * count, 12 * (1000 + count))
+    used = training_memory(job)
+    assert used["gradients"] == 4 * (1000 + count) / 4
+    assert used["optimizer"] == 12 * (1000 + count) / 4
+
+
 def test_a_server_with_a_limited_cache_takes_no_more_of_the_gpu_than_that() -> None:
     gpu = 80e9
     assert served_share(QWEN3, gpu, 0.24, 1, math.inf) == 0.24

@@ -161,3 +161,21 @@ def test_of_a_team_the_last_agents_state_waits_for_the_interval(interval: int, s
     one_state = (saving_s("update.checkpoint_interval=1") - weights) / 2
     assert one_state > weights
     assert saving_s(f"update.checkpoint_interval={interval}") == pytest.approx(weights + states * one_state)
+
+
+def test_small_engines_of_agents_stay_on_the_ranks_and_large_ones_give_way():
+    def planned(name: str, *settings: str) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS["h100"])
+
+    small, large = planned("agents-gpu"), planned("agents-qwen2.5-coder-7b")
+    assert small.starts == (2, 0)
+    assert large.starts == (2, 1)
+    assert planned("agents-qwen2.5-coder-7b", "update.optimizer_state=false").starts == (2, 2)
+    assert planned("qwen2.5-coder-7b-cuda").starts == (1, 0)
+    assert planned("qwen2.5-coder-7b-cuda", "update.optimizer_state=false").starts == (1, 1)
+    assert small.iterations_s == pytest.approx(4 * small.iteration_s + 2 * small.starting_s)
+    assert large.iterations_s == pytest.approx(200 * large.iteration_s + 201 * large.starting_s)
+    # Small agents write their states at the interval alone; large ones that give way write theirs in any case.
+    rarely, never = "update.checkpoint_interval=1000000", "update.optimizer_state=false"
+    assert planned("agents-gpu", rarely).saving_s == pytest.approx(planned("agents-gpu", never).saving_s, rel=1e-3)
+    assert planned("agents-qwen2.5-coder-7b", rarely).saving_s > 3 * large.saving_s / 4

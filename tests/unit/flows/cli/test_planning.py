@@ -25,3 +25,22 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert run(["plan", config, "--gpu", "tpu"]) == 2
     assert run(["plan", str(CONFIGS / "local.yaml")]) == 0
     assert "no GPU: fits where" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "often"),
+    [
+        ("one-gpu", [], "once;"),
+        ("one-gpu", ["update.optimizer_state=false"], "once in each iteration;"),
+        ("agents-gpu", [], "once for each of 2 agents;"),
+        ("agents-gpu", ["update.optimizer_state=false"], "2 times in each iteration;"),
+        ("agents-qwen2.5-coder-7b", [], "once, and 1 more time in each iteration;"),
+    ],
+)
+def test_the_command_says_how_often_an_engine_starts(
+    name: str, settings: list[str], often: str, capsys: pytest.CaptureFixture[str]
+):
+    given = [part for setting in settings for part in ("--set", setting)]
+    assert run(["plan", str(CONFIGS / f"{name}.yaml"), *given]) == 0
+    said = capsys.readouterr().out
+    assert f"s, {often}" in said

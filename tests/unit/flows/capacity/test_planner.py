@@ -179,3 +179,17 @@ def test_small_engines_of_agents_stay_on_the_ranks_and_large_ones_give_way():
     rarely, never = "update.checkpoint_interval=1000000", "update.optimizer_state=false"
     assert planned("agents-gpu", rarely).saving_s == pytest.approx(planned("agents-gpu", never).saving_s, rel=1e-3)
     assert planned("agents-qwen2.5-coder-7b", rarely).saving_s > 3 * large.saving_s / 4
+
+
+def test_agents_as_adapters_take_at_most_a_third_longer_than_one_policy():
+    def planned(name: str, *settings: str) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS["h100"])
+
+    adapters = planned("agents-qwen2.5-coder-7b-adapters")
+    assert adapters.fits
+    assert adapters.gpus == 8
+    assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda").iterations_s
+    # One policy with a critic takes longer than one without: the same holds for equal estimators.
+    assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda", "update.advantage=turn_rloo").iterations_s
+    with_critics = planned("agents-qwen2.5-coder-7b-adapters", "update.advantage=gae")
+    assert with_critics.iterations_s > 1.3 * planned("qwen2.5-coder-7b-cuda").iterations_s

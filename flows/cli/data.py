@@ -196,7 +196,12 @@ def quarantine(
 
 def generate(
     destination: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="File to write.")],
-    pairs: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of pairs.")] = 10_000,
+    pairs: Annotated[
+        int, typer.Option(min=0, max=100_000_000, help="Number of pairs; about three in ten answer an earlier kernel.")
+    ] = 10_000,
+    optimizations: Annotated[
+        int, typer.Option(min=0, max=100_000_000, help="Number of further pairs, which speed up a slow kernel.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, max=2**62, help="The same seed gives the same pairs.")] = 0,
     unseen: Annotated[str, typer.Option(help="Operators that no pair has, separated by commas.")] = "",
     long_chains: Annotated[
@@ -205,11 +210,14 @@ def generate(
 ) -> None:
     """Write problems in KernelBench's style with Triton kernels, as `sft.data.path` reads them. None is judged yet."""
     from flows.checks.output import check_output
+    from kernels_eval.errors import InputError
     from tasks.problems.modules.pair_file import write_pairs
 
+    if not pairs + optimizations:
+        raise InputError("--pairs: expected some pairs or --optimizations, found 0 of both")
     check_output("OUT.jsonl", destination)
     names = frozenset(name.strip() for name in unseen.split(",") if name.strip())
-    families = write_pairs(destination, pairs, seed, names, long_chains)
+    families = write_pairs(destination, pairs, seed, names, long_chains, optimizations)
     for name, count in sorted(families.items()):
         typer.echo(f"{count:>8,}  {name}")
     typer.echo(f"{counted(families.total(), 'pair')}: {destination}")

@@ -109,6 +109,11 @@ def improvement_returns(rewards: Sequence[float | None], discount: float) -> lis
     return turn_returns(added, discount)
 
 
+def knows_stops(credit: Credit) -> bool:
+    """True if a credit counts other turns after a stop. The others, users' own too, know rewards and discount alone."""
+    return CREDIT.load(credit) is final_returns_of_all_turns
+
+
 def credited(
     rewards: Sequence[float | None], credit: Credit, discount: float, stopped: bool = False
 ) -> list[float | None]:
@@ -117,9 +122,7 @@ def credited(
     `stopped`: the episode ended with an agent's stop (`Termination.AGENT_STOPPED`).
     """
     function = CREDIT.load(credit)
-    # The other credits, users' own among them, are functions of the rewards and the discount alone.
-    takes_stops = function is final_returns_of_all_turns
-    values = function(rewards, discount, stopped) if takes_stops else function(rewards, discount)
+    values = function(rewards, discount, stopped) if knows_stops(credit) else function(rewards, discount)
     if len(values) != len(rewards):
         raise InputError(f"update.credit: {credit} returned {len(values)} values for {len(rewards)} turns")
     return list(values)

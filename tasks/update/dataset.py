@@ -17,7 +17,7 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
 from tasks.trajectories.groups import SHARED_KEY, GroupKey, group_turns, question
-from tasks.trajectories.returns import credited
+from tasks.trajectories.returns import credited, knows_stops
 from tasks.trajectories.schema import TURNS_FILE, Termination
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
@@ -36,7 +36,6 @@ COLUMNS = (
     "verdict",
     "reward",
     "return",
-    "termination",
 )
 
 
@@ -49,7 +48,11 @@ def read_samples(
 ) -> SampleSet:
     """Read the samples of a published batch, as `make_samples`."""
     shares_answers = read_metadata(batch.path).get(SHARED_KEY, 1) > 1
-    columns = (*COLUMNS, "created_at") if shares_answers else COLUMNS
+    columns = (
+        *COLUMNS,
+        *(("created_at",) if shares_answers else ()),
+        *(("termination",) if config.imitation or knows_stops(config.credit) else ()),
+    )
     return make_samples(read_table(batch.path / TURNS_FILE, columns), config, vocabulary, roles, shares_answers)
 
 
@@ -126,8 +129,8 @@ def _credited(turns: pl.DataFrame, config: UpdateConfig) -> pl.DataFrame:
     if config.credit == "return":
         return turns
     ordered = turns.sort("trajectory_id", "turn_index")
-    stopped = (pl.col("termination") == Termination.AGENT_STOPPED.value).fill_null(False).any()
-    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward", stopped.alias("stopped"))
+    is_stop = pl.col("termination") == Termination.AGENT_STOPPED.value if knows_stops(config.credit) else pl.lit(False)
+    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward", is_stop.any().alias("stopped"))
     returns = [
         value
         for rewards, stop in episodes.select("reward", "stopped").iter_rows()

@@ -174,9 +174,10 @@ _TURN_CELLS = (_correct_after, _added, _repair, _nats)
 _AGENT_FIGURES = {
     "compiled": ("Compiled", "of the kernels that it wrote"),
     "correct": ("Correct", "of the kernels that it wrote"),
-    "improved": ("Improved", "of the kernels that it was given"),
-    "worsened": ("Made worse", "of the kernels that it was given"),
+    "improved": ("Improved", "of the kernels that it was given, by a reward of more than 0.05"),
+    "worsened": ("Made worse", "of the kernels that it was given, by as much"),
     "mended": ("Mended", "of the wrong kernels that it was given"),
+    "sped_up": ("Sped up", "of the right kernels that it was given, more than 1.1 times"),
     "added_reward": ("Added reward", "a turn, to the best kernel before it"),
     "stopped": ("Stopped", "of its turns after the first"),
     "stops_right": ("Rightly", "of its stops: no other attempt at the problem came further"),

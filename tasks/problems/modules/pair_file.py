@@ -1,22 +1,30 @@
 """A file of drawn pairs, JSON Lines in our own columns (tasks.problems.pair_formats.own).
 
 A line has `pair_id`, `problem_source`, `kernel_source`, `composition` (the operators), `style` (`family:style`) and, of
-a repair, `earlier_source`.
+a repair or an optimization, `earlier_source`.
 """
 
 import json
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
-from tasks.problems.modules.corpus import draw_pairs
+from tasks.problems.modules.corpus import draw_optimizations, draw_pairs
 
 
 def write_pairs(
-    path: Path, count: int, seed: int, unseen: frozenset[str] = frozenset(), long_chains: float = 0.0
+    path: Path,
+    count: int,
+    seed: int,
+    unseen: frozenset[str] = frozenset(),
+    long_chains: float = 0.0,
+    optimizations: int = 0,
 ) -> Counter[str]:
-    """Write `count` pairs without an unseen operator, `long_chains` of them long chains; return numbers by family."""
+    """Write `count` pairs without an unseen operator, `long_chains` of them long chains, then `optimizations` that
+    answer a slow kernel. Return numbers by family.
+    """
     families: Counter[str] = Counter()
-    drawn = draw_pairs(count, seed, unseen, long_chains)
+    drawn = chain(draw_pairs(count, seed, unseen, long_chains), draw_optimizations(optimizations, seed, unseen))
     with path.open("w", encoding="utf-8") as file:
         for number, pair in enumerate(drawn):
             families[pair.family] += 1

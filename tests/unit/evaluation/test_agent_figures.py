@@ -18,6 +18,7 @@ def turn(trajectory: str, index: int, reward: float, *, stop: bool = False, **ch
         "reward": reward,
         "compiled": reward > 0,
         "correct": reward >= 0.3,
+        "speedup": None,
         "termination": "agent_stopped" if stop else "turn_limit",
         **changes,
     }
@@ -49,6 +50,31 @@ def test_by_hand() -> None:
     assert optimizer["stopped"] == 2 / 6
     assert optimizer["stops_right"] == 1 / 2
     assert optimizer["added_reward"] == pytest.approx((0.8 - 0.9 + 0 + 0 + 0.1 + 0) / 6)
+
+
+def test_what_changes_less_than_rewards_vary_is_neither_better_nor_worse() -> None:
+    """A length's term or noise moves a reward by some hundredths."""
+    rows = [turn("a", 0, 0.8), turn("a", 1, 0.84), turn("b", 0, 0.8), turn("b", 1, 0.76), turn("c", 0, 0.8)]
+    optimizer = agent_figures(pl.DataFrame([*rows, turn("c", 1, 0.9)]))["optimizer"]
+    assert (optimizer["improved"], optimizer["worsened"]) == (1 / 3, 0)
+
+
+def test_only_a_right_kernel_can_be_sped_up() -> None:
+    def timed(trajectory: str, *turns: tuple[float, float | None]) -> list[dict[str, Any]]:
+        return [turn(trajectory, place, reward, speedup=speedup) for place, (reward, speedup) in enumerate(turns)]
+
+    rows = [
+        *timed("a", (0.5, 1.0), (0.6, 1.05), (0.9, 1.2)),  # 1.05 times: no; 1.2 over 1.05: yes
+        *timed("b", (0.1, None), (0.9, 3.0)),  # mended
+        *timed("c", (0.5, 1.0), (0.0, None)),  # lost
+        *timed("d", (0.5, None), (0.9, 2.0)),  # nobody timed the given kernel
+        *timed("e", (0.9, 2.0), (0.5, 1.0), (0.9, 2.1)),  # of its own slower kernel the best before counts
+    ]
+    optimizer = agent_figures(pl.DataFrame(rows, infer_schema_length=None))["optimizer"]
+    assert optimizer["sped_up"] == 1 / 5
+    assert optimizer["mended"] == 1
+    without_times = agent_figures(TALKS.with_columns(pl.lit(None, pl.Float64).alias("speedup")))
+    assert without_times["optimizer"]["sped_up"] is None
 
 
 def test_one_policy_has_no_agents() -> None:

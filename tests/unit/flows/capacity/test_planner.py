@@ -189,3 +189,17 @@ def test_hosts_start_their_ranks_at_the_same_time():
     one_host = starting_s(8)
     assert starting_s(4) < one_host
     assert 0.8 * one_host < starting_s(32) < one_host
+
+
+def test_agents_as_adapters_take_at_most_a_third_longer_than_one_policy():
+    def planned(name: str, *settings: str) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS["h100"])
+
+    adapters = planned("agents-qwen2.5-coder-7b-adapters")
+    assert adapters.fits
+    assert adapters.gpus == 8
+    assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda").iterations_s
+    # One policy with a critic takes longer than one without: the same holds for equal estimators.
+    assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda", "update.advantage=turn_rloo").iterations_s
+    with_critics = planned("agents-qwen2.5-coder-7b-adapters", "update.advantage=gae")
+    assert with_critics.iterations_s > 1.3 * planned("qwen2.5-coder-7b-cuda").iterations_s

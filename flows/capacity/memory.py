@@ -105,11 +105,13 @@ _QWEN3_30B = Shape(
 KNOWN = {
     "Qwen/Qwen3-8B": Shape(36, 4096, 12288, 32, 8, 128, 151936, query_key_norm=True),
     "Qwen/Qwen2.5-Coder-7B-Instruct": Shape(28, 3584, 18944, 28, 4, 128, 152064, attention_bias=True),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": Shape(30, 576, 1536, 9, 3, 64, 49152, tied=True),
     "facebook/KernelLLM": Shape(32, 4096, 14336, 32, 8, 128, 128256),
     "Qwen/Qwen3-30B-A3B": _QWEN3_30B,
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": _QWEN3_30B,  # another `intermediate_size`, which no layer has
 }
-"""By hub name; from each model's published config.json."""
+"""By hub name; from each model's published config.json. A folder that is not here yet is known by its name alone."""
+_KNOWN_FOLDERS = {name.rpartition("/")[2]: shape for name, shape in KNOWN.items()}
 
 
 def shape_of(model: ModelConfig) -> Shape:
@@ -130,11 +132,11 @@ def shape_of(model: ModelConfig) -> Shape:
     file = folder / "config.json"
     if file.is_file():
         return _from_file(file)
-    if model.pretrained in KNOWN:
-        return KNOWN[model.pretrained]
+    if folder.name in _KNOWN_FOLDERS:
+        return _KNOWN_FOLDERS[folder.name]
     raise InputError(
         f"model.pretrained: the sizes of {model.pretrained} are not known: expected a folder with config.json, "
-        f"or one of {', '.join(sorted(KNOWN))}"
+        f"or one of {', '.join(sorted(KNOWN))}, by their names alone too"
     )
 
 

@@ -36,10 +36,19 @@ QWEN3 = KNOWN["Qwen/Qwen3-8B"]
         ("Qwen/Qwen2.5-Coder-7B-Instruct", 7_615_616_512),
         ("facebook/KernelLLM", 8_030_261_248),
         ("Qwen/Qwen3-30B-A3B", 30_532_122_624),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008),
     ],
 )
 def test_parameters_are_as_published(name: str, parameters: int):
     assert KNOWN[name].parameters == parameters
+
+
+def test_a_folder_that_is_not_here_yet_is_known_by_its_name(tmp_path: Path):
+    known = KNOWN["HuggingFaceTB/SmolLM2-135M-Instruct"]
+    assert shape_of(ModelConfig(pretrained="models/SmolLM2-135M-Instruct")) == known
+    assert shape_of(ModelConfig(pretrained=str(tmp_path / "SmolLM2-135M-Instruct"))) == known
+    with pytest.raises(InputError, match="by their names alone too"):
+        shape_of(ModelConfig(pretrained="models/SmolLM3"))
 
 
 def test_a_folder_tells_its_sizes(tmp_path: Path):

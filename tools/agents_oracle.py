@@ -51,7 +51,7 @@ from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import judge_for
 from tasks.sft.joint_pairs import history_of
 from tasks.trajectories.reader import load_trajectories
-from tasks.trajectories.schema import Trajectory, verdict_from_row
+from tasks.trajectories.schema import Termination, Trajectory, verdict_from_row
 
 Clock = tuple[str, str]
 """Source of a time, and the hardware that it is of. Times of different ones are not compared."""
@@ -148,10 +148,11 @@ def given_kernels(trajectories: Iterable[Trajectory], role: str, episode: Episod
 
 
 def run_kernels(trajectories: Iterable[Trajectory], episode: EpisodeConfig) -> Iterator[Timed]:
-    """Yield the right kernels of conversations that were timed."""
+    """Yield the right kernels of conversations that were timed. A stop writes none: it has the kept one's verdict."""
     for trajectory in trajectories:
         judged = history_of(trajectory, episode)
-        for place, turn in enumerate(judged):
+        written = judged[:-1] if trajectory.termination is Termination.AGENT_STOPPED else judged
+        for place, turn in enumerate(written):
             if (ms := time_of(turn.verdict)) < math.inf:
                 answered = best_turn(judged[:place]).kernel_source if place else None
                 yield Timed(trajectory.problem_id, clock_of(turn.verdict), ms, answered)
@@ -200,9 +201,12 @@ def corpus_kernels(state: RunState, rows: Sequence[ProblemRow], config: RunConfi
         of_pairs = [(problem, kernel) for problem, kernel, verdict in pairs if verdict is None or verdict.correct]
         items = {(problem.problem_id, kernel): (problem, kernel) for problem, kernel in of_pairs}
         items |= {(problem.problem_id, kernel): (problem, kernel) for problem, kernel in kernels_to_judge(rows, config)}
-        with Judge(judge_for(config.rollout.episode, config.judge)) as judging:
-            verdicts = judging.evaluate_many(list(items.values()))
-        judged = [(problem, verdict) for (problem, _), verdict in zip(items.values(), verdicts, strict=True)]
+        judged: list[tuple[Problem, Verdict]] = []
+        # Conversations of training and held-out ones may have been judged on other devices.
+        for settings in dict.fromkeys((config.judge, config.rollout.judge.applied_to(config.judge))):
+            with Judge(judge_for(config.rollout.episode, settings)) as judging:
+                verdicts = judging.evaluate_many(list(items.values()))
+            judged += [(problem, verdict) for (problem, _), verdict in zip(items.values(), verdicts, strict=True)]
     else:
         judged = [(problem, verdict) for problem, _, verdict in pairs if verdict is not None]
     timed = [Timed(problem.problem_id, clock_of(verdict), time_of(verdict)) for problem, verdict in judged]

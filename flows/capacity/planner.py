@@ -213,7 +213,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         host_step_s=update.epochs
         * update.optimizer_steps
         * host_step_seconds(
-            job.trained_parameters,
+            job.stepped_parameters,
             job.offloaded,
             update.ranks * update.threads_per_rank,
             assumed,
@@ -231,10 +231,11 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
 def _keeps_engines(config: RunConfig, used: Mapping[str, float], gpu: Gpu) -> bool:
     """True if the ranks hold the engines of all agents at once: together they are small (tasks.training.ranks).
 
-    `used`: bytes of one rank by purpose. What an update takes beside them is free again when it ends.
+    `used`: bytes of one rank by purpose. The reference stays too, once; what else an update takes is free when it ends.
     """
-    held = sum(used[part] for part in ("weights", "gradients", "optimizer"))
-    return config.trained_policies * held <= SMALL_SHARE * gpu.memory_gib * GIB
+    engine = sum(used[part] for part in ("weights", "gradients", "optimizer"))
+    held = config.trained_policies * engine + used["reference"]
+    return held <= SMALL_SHARE * gpu.memory_gib * GIB
 
 
 def _starts(config: RunConfig, keeps: bool) -> tuple[int, int]:

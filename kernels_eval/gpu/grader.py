@@ -25,13 +25,7 @@ from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.candidate_run import CandidateRun
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.cuda_driver import CudaDriver
-from kernels_eval.gpu.device.detection import (
-    DeviceLock,
-    device_facts,
-    folder_of_lock,
-    measured_bytes_per_s,
-    share_of_memory,
-)
+from kernels_eval.gpu.device.detection import DeviceLock, device_facts, measured_bytes_per_s, share_of_memory
 from kernels_eval.gpu.device.gate import Gate, GatePage, new_page
 from kernels_eval.gpu.device.precision import set_precision
 from kernels_eval.gpu.device.shared_memory import MIN_BYTES, HostTransport, IpcTransport
@@ -81,13 +75,12 @@ class Grader:
         self._folder = Path(os.environ.get("TMPDIR", tempfile.gettempdir()))
         descriptor = new_page()
         page = GatePage(descriptor)
-        facts = device_facts()
         self._state = WorkerState(
             fork_server,
             descriptor,
-            facts,
+            device_facts(),
             IpcTransport(self._driver),
-            DeviceLock(folder_of_lock(self._folder, facts.uuid), self._driver.synchronize),
+            DeviceLock(self._folder, self._driver.synchronize),
             page,
             ReferenceTimer(self._driver, None),
             _UNLIMITED,

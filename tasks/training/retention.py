@@ -182,13 +182,16 @@ def best_place(values: Sequence[float], metric: Metric) -> int | None:
 
 
 def _steps_of(folder: Path, fingerprint: str) -> list[tuple[int, Path, dict[str, float]]]:
-    """Return (steps, folder, figures) of the interim checkpoints of one training, oldest first."""
+    """Return (steps, folder, figures) of the interim checkpoints of one training, oldest first.
+
+    Raises OSError where the disk fails: what it holds may be sound, and must not be taken for no checkpoint.
+    """
     found: list[tuple[int, Path, dict[str, float]]] = []
     for path in sorted(folder.glob(f"{STEP_PREFIX}*")):
         try:
             metadata = (read_manifest(path) or {}).get("metadata", {})
             if metadata.get("fingerprint") == fingerprint:
                 found.append((int(metadata["steps"]), path, dict(metadata.get("figures", {}))))
-        except (InputError, OSError, KeyError, ValueError, TypeError) as error:
+        except (InputError, PermissionError, IsADirectoryError, KeyError, ValueError, TypeError) as error:
             _LOGGER.warning("%s: no interim checkpoint, its manifest cannot be read: %s", path, first_line(error))
     return sorted(found, key=lambda entry: entry[0])

@@ -8,8 +8,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
-import stat
 import subprocess
 import sys
 import time
@@ -130,7 +128,6 @@ class DeviceFacts:
 
     name: str
     rates: MemoryRates
-    uuid: str = ""
     measured_bytes_per_s: float | None = None
     """Rate at which a copy within the device's memory reads and writes; None: not measured."""
 
@@ -175,30 +172,11 @@ def device_facts() -> DeviceFacts:
     return DeviceFacts(
         name=str(properties.name),
         rates=MemoryRates(bandwidth, float(getattr(properties, "L2_cache_size", 0) or 0), flops),
-        uuid=str(getattr(properties, "uuid", "")),
     )
 
 
-def folder_of_lock(folder: Path, gpu: str) -> Path:
-    """Return the folder of a GPU's lock: one for all judges of a user whose folders (`folder`) lie in one place.
-
-    It is the judge's own where somebody else has taken the place.
-    """
-    of_user = folder.parent / f".kernelmill-gpus-{os.getuid()}"
-    found = of_user / (re.sub(r"[^\w-]", "", gpu) or "gpu")
-    try:
-        of_user.mkdir(mode=0o700, exist_ok=True)
-        owner = of_user.lstat()
-        if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.getuid():
-            return folder
-        found.mkdir(exist_ok=True)
-    except OSError:
-        return folder
-    return found
-
-
 class DeviceLock:
-    """Lock among the workers of a GPU, over two files: what is timed has the device to itself.
+    """Lock among the workers of this machine, over two files: what is timed has the device to itself.
 
     The door is open to those who share the device as long as nobody needs it alone. Those who do hold the door shut
     together, and have the device one after another; then those who wait share it. With turns in the order of

@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tasks.agents.config import SLACK
+from tasks.evaluation.agent_figures import FASTER
 from tasks.evaluation.report.charts import difference_mark
 
 _LINE = {
@@ -174,10 +176,10 @@ _TURN_CELLS = (_correct_after, _added, _repair, _nats)
 _AGENT_FIGURES = {
     "compiled": ("Compiled", "of the kernels that it wrote"),
     "correct": ("Correct", "of the kernels that it wrote"),
-    "improved": ("Improved", "of the kernels that it was given, by a reward of more than 0.05"),
+    "improved": ("Improved", f"of the kernels that it was given, by a reward of more than {SLACK:g}"),
     "worsened": ("Made worse", "of the kernels that it was given, by as much"),
     "mended": ("Mended", "of the wrong kernels that it was given"),
-    "sped_up": ("Sped up", "of the right kernels that it was given, more than 1.1 times"),
+    "sped_up": ("Sped up", f"of the right kernels that it was given, more than {FASTER:g} times"),
     "added_reward": ("Added reward", "a turn, to the best kernel before it"),
     "stopped": ("Stopped", "of its turns after the first"),
     "stops_right": ("Rightly", "of its stops: no other attempt at the problem came further"),

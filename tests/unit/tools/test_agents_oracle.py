@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,17 @@ def test_kernels_that_something_else_beats_fastest_ones_and_wrong_ones_are_told_
     assert row.fastest == agents_oracle.Part(given=2, best_of_n=0.5, one_answer=0.5, n=1)
     assert row.wrong == agents_oracle.Part(given=1, best_of_n=1, one_answer=1, n=1), "mended, not sped up"
     assert row.left_out == 0
+
+
+def test_a_stop_is_no_kernel_that_something_else_found(problems: ProblemSetRef, tmp_path: Path) -> None:
+    """It repeats the verdict of the kernel that it keeps: "d", an answer to "a"."""
+    name = read_problems(problems, "train")[1].problem.problem_id
+    talk = conversation(name, 0, ("a", right(2.0)), ("d", right(1.0)), ("d", right(1.0)))
+    stopped = replace(talk, termination=Termination.AGENT_STOPPED)
+    (row,) = agents_oracle.table(a_run(problems, tmp_path, WRONG, [stopped]), "optimizer", 1.1, judge=False).values()
+    assert row.beaten is None
+    assert row.fastest is not None
+    assert row.fastest.given == 2
 
 
 def test_what_another_conversation_found_beats_a_kernel(problems: ProblemSetRef, tmp_path: Path) -> None:

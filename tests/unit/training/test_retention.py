@@ -1,5 +1,6 @@
 """The newest interim checkpoints stay, and the best one; what belongs to another training goes."""
 
+import errno
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -122,6 +123,25 @@ def test_one_whose_manifest_cannot_be_read_is_no_checkpoint(
     with found.save(0, rows[:4], 4, keep=2, metric="loss"):
         pass
     assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000001", "step-00000002", "step-00000004"]
+
+
+def test_a_disk_that_fails_removes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"step": step, "loss": 1.0} for step in range(3)]
+    start = find_interim(tmp_path, "this")
+    with start.save(0, rows[:1], 1, keep=1, metric=None) as folder:
+        (folder / "weights").write_bytes(bytes(9))
+    read_text = Path.read_text
+
+    def fails(path: Path, *arguments: str, **named: str) -> str:
+        if path.parent.name.startswith("step-"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read_text(path, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            keep_newest_and_best(tmp_path, "this", 1, None)
+    assert find_interim(tmp_path, "this").steps == 1
 
 
 @pytest.mark.parametrize(("interval", "whole"), [(1, range(8)), (3, (0, 3, 6, 7)), (50, (0, 6, 7))])

@@ -1,7 +1,6 @@
 """Detection of the GPU, its facts and its lock."""
 
 import fcntl
-import os
 import threading
 import time
 from functools import cache
@@ -102,33 +101,6 @@ def test_rates_that_are_not_reported_exceed_all_that_are(monkeypatch: pytest.Mon
     unknown = facts(monkeypatch, name="NVIDIA X1")
     assert unknown.rates.dram_bytes_per_s > known.rates.dram_bytes_per_s
     assert unknown.rates.peak_flops > known.rates.peak_flops
-
-
-def test_judges_of_one_gpu_share_its_lock(tmp_path: Path) -> None:
-    first, second = tmp_path / "judge-1", tmp_path / "judge-2"
-    place = detection.folder_of_lock(first, "5f3b-7a")
-    assert place == detection.folder_of_lock(second, "5f3b-7a")
-    assert place.stat().st_uid == os.getuid()
-    assert place.parent.stat().st_mode & 0o777 == 0o700, "nobody else may enter it"
-    assert place != detection.folder_of_lock(first, "5f3b-7b"), "another GPU"
-    assert detection.folder_of_lock(first, "../../etc").parent == place.parent
-    lock = detection.DeviceLock(place, lambda: None)
-    with lock.alone(), (place / "device.lock").open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-
-def test_a_lock_s_place_that_somebody_else_has_taken_is_not_used(tmp_path: Path) -> None:
-    theirs, own = tmp_path / "theirs", tmp_path / "judge"
-    theirs.mkdir()
-    (tmp_path / f".kernelmill-gpus-{os.getuid()}").symlink_to(theirs)
-    assert detection.folder_of_lock(own, "5f3b-7a") == own
-    assert not list(theirs.iterdir())
-
-
-def test_a_lock_s_place_that_is_a_file_is_not_used(tmp_path: Path) -> None:
-    own = tmp_path / "judge"
-    (tmp_path / f".kernelmill-gpus-{os.getuid()}").touch()
-    assert detection.folder_of_lock(own, "5f3b-7a") == own
 
 
 def test_many_share_the_device_or_one_has_it_alone(tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ unanswered kernels are judged again. Which actor gets a kernel, and when a secon
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +36,8 @@ _ATTEMPTS = 5
 _SILENCE_S = 30.0
 """An actor that has not answered for so long is asked whether it lives."""
 _PING_S = 15.0
+_CLOSE_S = 30.0
+"""Actors are ended without the event loop if it has not answered for so long."""
 
 
 class JudgeActor:
@@ -74,6 +79,7 @@ class ActorJudge:
         }
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s
+        self._loop: asyncio.AbstractEventLoop | None = None
         names = [f"judge-actor-{index}" for index in range(actors.count)]
         self.farm = Farm(names, actors.workers, self._probe, self._replace)
         """Places of the actors, and counts of kernels that two of them judged."""
@@ -89,7 +95,7 @@ class ActorJudge:
 
         `settings`: fields of JudgeConfig for this kernel alone, as `Judge.submit` takes them.
         """
-        settings = settings or {}
+        settings, self._loop = settings or {}, asyncio.get_running_loop()
         key = verdict_key(problem, kernel_source, with_settings(self._config, None, settings))
         known = self._cache.get(key)
         if known is not None:
@@ -107,8 +113,10 @@ class ActorJudge:
         raise InfrastructureError(f"{problem.problem_id}: {_ATTEMPTS} judge actors died of it, or beside it")
 
     def close(self) -> None:
-        """End every actor and its processes."""
-        self.farm.quarantine.close()
+        """End every actor and its processes; kernels without a verdict end as faults. Safe for threads."""
+        self.farm.quarantine.is_closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            _call_on(self._loop, self.farm.close)  # an actor that it is just replacing has its place then
         for place in self.farm.places:
             ray.kill(place.judge)  # the judge's processes end with their parent
 
@@ -160,3 +168,30 @@ class ActorJudge:
         ray.kill(dead)
         place.judge = self._new_actor()
         self.replaced += 1
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Call on an event loop and wait for that, at most `_CLOSE_S`; directly if it is this thread's, or stands."""
+    if _is_running_here(loop) or not loop.is_running():
+        call()
+        return
+    called = threading.Event()
+
+    def run() -> None:
+        try:
+            call()
+        finally:
+            called.set()
+
+    until = time.monotonic() + _CLOSE_S
+    with suppress(RuntimeError):  # it has been closed just now
+        loop.call_soon_threadsafe(run)
+        while not called.wait(0.1) and loop.is_running() and time.monotonic() < until:
+            pass
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -20,14 +20,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.verdict import Verdict
+from kernels_eval.verdict import Verdict, fault
 from tasks.rollout.judge_place import Ask, Place, Replace, fault_of, is_good
 from tasks.rollout.judge_quarantine import Quarantine
 
 logger = logging.getLogger("kernelmill.rollout")
 _ATTEMPTS = 3
-"""Judges that may fail on a kernel before its fault is returned: the kernel may be the cause."""
+"""Judges that may fail on a kernel before its fault is returned: the kernel may be the cause. Copies count."""
 _REMEMBERED = 256
 """Last answers by which lateness is judged."""
 _ENOUGH = 20
@@ -39,6 +40,7 @@ _LEAST_S = 1.0
 """Late is a kernel after `_TIMES` the quantile of the answers, and not before so many seconds."""
 _LOOK_S = 0.5
 """Seconds between two looks whether a late kernel finds an idle judge."""
+_CLOSED = fault(ErrorCategory.JUDGE_CLOSED, "the judge was closed")
 
 
 @dataclass(eq=False, slots=True)
@@ -72,29 +74,37 @@ class Farm:
         """Return the first verdict on a kernel. Kernels of a topic go to one judge where that costs no time.
 
         A fault of the machine, or an InfrastructureError of `ask`, is returned, or raised, if `_ATTEMPTS` judges found
-        one; so is a fault if probes fail on all judges. Other errors of `ask` are raised at once.
+        one; so is a fault if probes fail on all judges, or the farm is closed. Other errors of `ask` are raised at
+        once.
         """
         own, tried = self._own(topic), list[Place]()
         while True:
             place = await self._room_for(own, tried)
             if isinstance(place, Verdict):
                 return place
-            answer = await self._answer(place, ask, tried)
+            answer, place = await self._answer(place, ask, tried)
             cause, error = fault_of(answer), answer.exception()
             is_last = len(tried) >= _ATTEMPTS or not (error is None or isinstance(error, InfrastructureError))
             if cause is None or is_last:
                 return answer.result()
-            logger.warning("%s: %s; the kernel is judged again", tried[-1].name, cause.error_message)
+            logger.warning("%s: %s; the kernel is judged again", place.name, cause.error_message)
 
-    async def _answer(self, place: Place, ask: Ask, tried: list[Place]) -> "asyncio.Task[Verdict]":
-        """Return the first answer on a kernel; a fault of the machine, or an error, if no other judge has the kernel.
+    def close(self) -> None:
+        """Send no further kernel or probe; end kernels that wait as faults. To be called on the event loop."""
+        self.quarantine.close()
+        self._end_waiting(_CLOSED)
 
-        Appends the places whose judges were asked to `tried`.
+    async def _answer(self, place: Place, ask: Ask, tried: list[Place]) -> "tuple[asyncio.Task[Verdict], Place]":
+        """Return the first answer on a kernel, and whose it is.
+
+        It is a fault of the machine, or an error, only if no other judge has the kernel. Appends the places whose
+        judges were asked to `tried`.
         """
         loop = asyncio.get_running_loop()
         first = self._send(place, ask)
         tried.append(place)
-        running, sent, is_copied = {first}, loop.time(), len(self.places) == 1
+        running, sent, is_copied = {first}, loop.time(), len(self.places) == 1 or len(tried) >= _ATTEMPTS
+        asked = {first: place}
         try:
             while True:
                 look_s = None if is_copied else min(max(self.late_after_s() - (loop.time() - sent), 0.01), _LOOK_S)
@@ -102,11 +112,12 @@ class Farm:
                 for answer in sorted(done, key=is_good, reverse=True):
                     if not running or is_good(answer):
                         self.overtaken += answer is not first and first in running
-                        return answer
+                        return answer, asked[answer]
                 is_late = loop.time() - sent >= self.late_after_s()
-                if is_late and not is_copied and (spare := self._idle_beside(place)) is not None:
+                if is_late and not is_copied and (spare := self._idle_beside(tried)) is not None:
                     spare.load += 1
-                    running.add(self._send(spare, ask))
+                    running.add(copy := self._send(spare, ask))
+                    asked[copy] = spare
                     tried.append(spare)
                     self.copies += 1
                     is_copied = True
@@ -139,8 +150,10 @@ class Farm:
     async def _room_for(self, own: Place, tried: Sequence[Place]) -> Place | Verdict:
         """Wait for room: at the kernel's own place, or at another one. It is taken for this kernel.
 
-        Returns a fault if probes fail on all judges.
+        Returns a fault if probes fail on all judges, or the farm is closed.
         """
+        if self.quarantine.is_closed:
+            return _CLOSED
         suited = self._suited(tried)
         place = own if own in suited and own.has_room else min(suited, key=lambda place: place.load, default=own)
         if place.has_room:
@@ -186,9 +199,9 @@ class Farm:
             self._waiting.remove(waiting)
             waiting.found.set_result(verdict)
 
-    def _idle_beside(self, place: Place) -> Place | None:
-        """Return the idlest other place at which a kernel would be judged at once, if there is one."""
-        others = [other for other in self.places if other is not place and other.is_idle]
+    def _idle_beside(self, tried: Sequence[Place]) -> Place | None:
+        """Return the idlest place not tried at which a kernel would be judged at once, if there is one."""
+        others = [other for other in self.places if other not in tried and other.is_idle]
         return min(others, key=lambda other: other.load, default=None)
 
     def _send(self, place: Place, ask: Ask) -> "asyncio.Task[Verdict]":

@@ -22,8 +22,10 @@ _FAULTS = 2
 _PROBES = 5
 """Failed probes in a row after which a judge is replaced, and after which, if it is so with all, kernels that wait end
 as faults."""
-_PROBE_LIMIT_S = 600.0
-"""A probe without an answer has failed after so long; before, the kernels that the judge was sent may take its time."""
+_ALONE_S = 60.0
+"""A probe has failed that has no answer after so long on a judge that has nothing else to do."""
+_LOOKS = 10
+"""Times `_ALONE_S` after which it has failed anyway; before, kernels that the judge was sent may take its time."""
 
 
 class Quarantine:
@@ -52,8 +54,10 @@ class Quarantine:
         self._probing: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Send no further probe. Safe for threads."""
+        """End the probes, and send no further one."""
         self.is_closed = True
+        for probing in self._probing:
+            probing.cancel()
 
     def note(self, place: Place, answer: "asyncio.Task[Verdict]") -> None:
         """Note the answer of a place's judge, which may take it out of service."""
@@ -79,30 +83,47 @@ class Quarantine:
         """Return a place to service when the probe gets the verdict `correct` there."""
         wait_s = 0.0
         while not self.is_closed:
-            judge = place.judge
-            found = await _failure(self._probe(place))
-            if found is None:
-                logger.warning("%s: a probe has passed; it gets kernels again", place.name)
-                place.is_in_service, place.faults, place.failed_probes = True, 0, 0
-                self._changed()
+            try:
+                await self._probe_once(place)
+            except Exception as error:  # noqa: BLE001 - nothing else returns the place once the machine is well
+                logger.warning("%s: %s: %s; probes go on", place.name, type(error).__name__, first_line(error))
+            if place.is_in_service:
                 return
-            place.failed_probes += 1
-            if place.failed_probes % _PROBES == 0:
-                self._replace(place, judge, f"{place.failed_probes} probes failed, the last: {found.error_message}")
-            if all(each.failed_probes >= _PROBES for each in self._places):
-                cause = found.error_category or ErrorCategory.JUDGE_FAULT
-                self._none_left(fault(cause, f"no judge is in service: {found.error_message}"))
             wait_s = next_wait_s(wait_s)
             await asyncio.sleep(wait_s)
 
+    async def _probe_once(self, place: Place) -> None:
+        """Return a place to service if a probe passes there; replace its judge after every `_PROBES` that did not."""
+        judge = place.judge
+        found = await _failure(place, self._probe(place))
+        if found is None:
+            logger.warning("%s: a probe has passed; it gets kernels again", place.name)
+            place.is_in_service, place.faults, place.failed_probes = True, 0, 0
+            self._changed()
+            return
+        place.failed_probes += 1
+        if all(each.failed_probes >= _PROBES for each in self._places):
+            cause = found.error_category or ErrorCategory.JUDGE_FAULT
+            self._none_left(fault(cause, f"no judge is in service: {found.error_message}"))
+        if place.failed_probes % _PROBES == 0:
+            self._replace(place, judge, f"{place.failed_probes} probes failed, the last: {found.error_message}")
 
-async def _failure(probe: Awaitable[Verdict]) -> Verdict | None:
-    """Return how a probe failed, as a fault; None if it passed."""
+
+async def _failure(place: Place, probe: Awaitable[Verdict]) -> Verdict | None:
+    """Return how a probe of a place failed, as a fault; None if it passed."""
     answer = asyncio.ensure_future(probe)
-    done, _ = await asyncio.wait([answer], timeout=_PROBE_LIMIT_S)
-    if not done:
-        answer.cancel()
-        return fault(ErrorCategory.JUDGE_SILENT, f"no answer in {_PROBE_LIMIT_S:g} s")
+    looks, is_alone = 0, False
+    try:
+        while not (answer.done() or is_alone or looks == _LOOKS):
+            is_alone = place.load == 0
+            await asyncio.wait([answer], timeout=_ALONE_S)
+            looks += 1
+    finally:
+        is_silent = answer.cancel()
+    if is_silent:
+        return fault(ErrorCategory.JUDGE_SILENT, f"no answer in {looks * _ALONE_S:g} s")
+    if answer.cancelled():
+        return fault(ErrorCategory.JUDGE_FAULT, "the probe was cancelled")
     if (error := answer.exception()) is not None:
         return fault(ErrorCategory.JUDGE_FAULT, first_line(error))
     verdict = answer.result()

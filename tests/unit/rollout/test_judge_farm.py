@@ -102,6 +102,66 @@ def test_a_fault_of_one_judge_does_not_count_while_another_has_the_kernel(end: V
     assert in_virtual_time(play()) == RIGHT
 
 
+def test_a_late_kernel_goes_to_no_judge_that_was_asked_and_to_three_in_all():
+    async def play() -> None:
+        judges = Judges(farm_of(4), lambda _: 0.2)
+        await judges.judge(40)
+        sent: list[str] = []
+
+        async def ask(place: Place) -> Verdict:
+            sent.append(place.name)
+            if len(sent) < 3:
+                return fault_verdict("judge_fault", "lost")
+            await asyncio.sleep(30.0)
+            return RIGHT
+
+        assert await judges.farm.verdict("topic", ask) == RIGHT
+        assert len(sent) == len(set(sent)) == 3
+
+    in_virtual_time(play())
+
+
+def test_a_copy_of_a_kernel_avoids_the_judge_that_failed_on_it():
+    async def play() -> None:
+        judges = Judges(farm_of(3), lambda _: 0.2)
+        await judges.judge(40)
+        sent: list[str] = []
+
+        async def ask(place: Place) -> Verdict:
+            sent.append(place.name)
+            if len(sent) == 1:
+                return fault_verdict("judge_fault", "lost")
+            await asyncio.sleep(30.0)
+            return RIGHT
+
+        assert await judges.farm.verdict("topic", ask) == RIGHT
+        assert len(sent) == len(set(sent)) == 3
+        assert judges.farm.copies == 1
+
+    in_virtual_time(play())
+
+
+def test_the_log_names_the_judge_that_a_fault_is_of(caplog: pytest.LogCaptureFixture):
+    """The copy fails first, which is passed over; then the first judge does."""
+    sent: list[str] = []
+
+    async def play() -> None:
+        judges = Judges(farm_of(3), lambda _: 0.2)
+        await judges.judge(40)
+
+        async def ask(place: Place) -> Verdict:
+            sent.append(place.name)
+            if len(sent) == 3:
+                return RIGHT
+            await asyncio.sleep(30.0 if len(sent) == 1 else 1.0)
+            return fault_verdict("judge_fault", "lost")
+
+        assert await judges.farm.verdict("topic", ask) == RIGHT
+
+    in_virtual_time(play())
+    assert [record.getMessage() for record in caplog.records] == [f"{sent[0]}: lost; the kernel is judged again"]
+
+
 def test_an_error_is_raised_and_the_kernel_can_be_sent_again():
     async def play() -> Verdict:
         farm = farm_of(2)

@@ -1,6 +1,7 @@
 """Judges on which the machine fails, in virtual time: they get no kernels until a probe passes, and no kernel is lost."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -159,7 +160,7 @@ def test_kernels_on_which_every_judge_fails_cost_no_other_kernel(places: int, cu
         (failing, "the device is lost"),
         (raising, "the device is lost"),
         (answering(Verdict(status=Status.INCORRECT, error_message="off by one")), "incorrect: off by one"),
-        (silent, "no answer in 600 s"),
+        (silent, "no answer in 60 s"),
     ],
 )
 def test_where_every_judge_is_bad_kernels_end_as_faults_with_the_cause(
@@ -280,6 +281,111 @@ def test_a_closed_farm_sends_no_further_probe():
         sent = machines.probed.copy()
         await asyncio.sleep(300.0)
         assert machines.probed == sent
+
+    in_virtual_time(play())
+
+
+@pytest.mark.parametrize("places", [1, 4])
+def test_kernels_that_wait_for_a_judge_out_of_service_end_when_the_farm_is_closed(places: int):
+    async def play() -> None:
+        machines = Machines(places, {f"judge-{n}": FOREVER for n in range(places)}, fails_probes=silent)
+        calls = [asyncio.ensure_future(machines.farm.verdict("topic", machines.ask(n))) for n in range(20)]
+        await asyncio.sleep(5.0)
+        assert not any(call.done() for call in calls)
+        machines.farm.close()
+        async with asyncio.timeout(1.0):
+            verdicts = await asyncio.gather(*calls)
+        assert {(verdict.error_category, verdict.error_message) for verdict in verdicts} == {
+            ("judge_closed", "the judge was closed")
+        }
+        machines.bad.clear()
+        assert (await machines.farm.verdict("topic", machines.ask(20))).error_category == "judge_closed"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "no probe goes on"
+
+    in_virtual_time(play())
+
+
+@dataclass
+class Renewed(Machines):
+    """Machines whose replacements are well. The first `troubles` of them cannot be had."""
+
+    troubles: int = 0
+
+    def replace(self, place: Place, dead: object, reason: str) -> None:
+        if self.troubles:
+            self.troubles -= 1
+            raise ConnectionError("the cluster does not answer")
+        super().replace(place, dead, reason)
+        del self.bad[place.name]
+
+
+@pytest.mark.parametrize("is_well_again", [False, True])
+def test_a_replacement_that_fails_ends_no_probes(is_well_again: bool, caplog: pytest.LogCaptureFixture):
+    async def play() -> None:
+        machines = Renewed(1, {"judge-0": 60.0 if is_well_again else FOREVER}, troubles=100 if is_well_again else 1)
+        await machines.judge(8)
+        async with asyncio.timeout(600.0):
+            while not machines.farm.places[0].is_in_service:
+                await asyncio.sleep(1.0)
+        assert machines.replaced == ({} if is_well_again else {"judge-0": 1})
+        assert await machines.judge(8) == [RIGHT] * 8
+
+    in_virtual_time(play())
+    (line, *_) = [record for record in caplog.records if "the cluster does not answer" in record.getMessage()]
+    assert line.getMessage().startswith("judge-0: ")
+    assert line.levelno == logging.WARNING
+
+
+async def cancelled() -> Verdict:
+    raise asyncio.CancelledError
+
+
+def test_a_cancelled_probe_has_failed_and_others_follow():
+    async def play() -> None:
+        machines = Machines(1, {"judge-0": 5.0}, fails_probes=cancelled)
+        assert await machines.judge(8) == [RIGHT] * 8
+        assert machines.probed["judge-0"] > 1
+
+    in_virtual_time(play())
+
+
+@pytest.mark.parametrize("places", [1, 4])
+def test_kernels_outlast_judges_that_answer_no_probe(places: int):
+    async def play() -> None:
+        machines = Renewed(places, {f"judge-{n}": FOREVER for n in range(places)}, fails_probes=silent)
+        assert await machines.judge() == [RIGHT] * KERNELS
+        assert machines.replaced.total() == places
+
+    in_virtual_time(play())
+
+
+@pytest.mark.parametrize("places", [1, 4])
+def test_kernels_end_with_the_cause_before_patience_where_no_replacement_answers_a_probe(places: int):
+    async def play() -> None:
+        machines = Machines(places, {f"judge-{n}": FOREVER for n in range(places)}, fails_probes=silent)
+        verdicts = await machines.judge()
+        assert {verdict.error_message for verdict in verdicts} == {"no judge is in service: no answer in 60 s"}
+        assert asyncio.get_running_loop().time() < 600.0
+
+    in_virtual_time(play())
+
+
+def test_a_probe_may_wait_for_kernels_that_the_judge_was_sent():
+    async def play() -> None:
+        machines = Machines(1, {"judge-0": 1.0}, fails_probes=silent, workers=2)
+        place = machines.farm.places[0]
+
+        async def long(_: Place) -> Verdict:
+            await asyncio.sleep(400.0)
+            return RIGHT
+
+        working = asyncio.ensure_future(machines.farm.verdict("topic", long))
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(machines.farm.verdict("topic", machines.ask(0)))
+        assert await working == RIGHT
+        assert (machines.probed, place.failed_probes) == ({"judge-0": 1}, 0)
+        assert await waiting == RIGHT
+        assert asyncio.get_running_loop().time() < 500.0
 
     in_virtual_time(play())
 

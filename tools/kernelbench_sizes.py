@@ -98,7 +98,9 @@ def references(problems: list[Any]) -> Iterator[dict[str, Any]]:
     """Yield a line for each problem's reference. Each has a process of its own, forked from one that is warm."""
     os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     from kernels_eval.cpu.worker import warm_up
+    from kernels_eval.interpreter.triton_patches import interpreter
 
+    interpreter.install()
     warm_up()
     context = get_context("fork")
     for entry in problems:

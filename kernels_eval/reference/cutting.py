@@ -4,8 +4,8 @@ KernelBench's problems state their sizes as constants of the module (`height = 2
 `get_init_inputs` reads, and `Model` does not, is halved as often as the reference still runs, until one call costs
 little. The leading size comes first, then the others of the inputs alone (height, sequence), then those of the
 constructor (channels, features). A constant whose name `Model` uses for something of its own, a parameter for instance,
-is halved only where a call is still large. A half of an even number stays even as long as it can, one of an odd number
-is odd.
+is halved only where a call is still large. A size that `get_inputs` states as a literal is a constant too. A half of an
+even number stays even as long as it can, one of an odd number is odd.
 """
 
 import ast
@@ -32,6 +32,8 @@ _FLOORS = ((4, 16, _NEVER, _NEVER), (4, 16, 32, _NEVER), (2, 8, 16, _NEVER), (2,
 """Least sizes of four passes: of the leading size, the inputs' others, the constructor's, and those that `Model` names.
 The last pass is made only where a call is still large."""
 _LEAST_GAIN = 0.95
+_LEAST_LITERAL = 32
+"""Literals of `get_inputs` from which on they are taken for sizes; a step that saves no work is not taken."""
 _PLAIN = ("get_inputs", "get_init_inputs")
 
 
@@ -166,6 +168,7 @@ def _steps(constants: _Constants, chosen: Mapping[str, int], floors: tuple[int, 
 
 def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
     """Return the constants that may be cut; None: there are none."""
+    tree = _with_named_sizes(tree)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     others = [node for name, node in functions.items() if name not in _PLAIN]
     elsewhere = {part for node in others for part in _globals(node)}
@@ -182,6 +185,28 @@ def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
     leading = first[0] if first and first[0] not in constructor else None
     named = frozenset(part for node in others for part in _names(node))
     return _Constants(tree, free, leading, constructor, named)
+
+
+def _with_named_sizes(tree: ast.Module) -> ast.Module:
+    """Return the program with the literals of sizes in `get_inputs` as constants of the module: `size_224 = 224`."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    named: dict[int, str] = {}
+
+    class Naming(ast.NodeTransformer):
+        def visit_Constant(self, node: ast.Constant) -> ast.expr:
+            if type(node.value) is not int or node.value < _LEAST_LITERAL:
+                return node
+            name = f"size_{node.value}"
+            while name in used:
+                name += "_"
+            return ast.Name(named.setdefault(node.value, name), ast.Load())
+
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "get_inputs":
+            Naming().visit(node)
+    lines = "\n".join(f"{name} = {value}" for value, name in named.items())
+    tree.body += ast.parse(lines).body
+    return ast.fix_missing_locations(tree)
 
 
 def _globals(node: ast.stmt) -> Iterator[str]:

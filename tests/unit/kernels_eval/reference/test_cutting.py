@@ -137,6 +137,43 @@ def test_an_input_that_no_leading_size_reduces_counts_as_it_is() -> None:
     assert whole.cut.work.bytes < 24e6
 
 
+LITERALS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 5, padding=2, groups=channels)
+
+    def forward(self, x, at):
+        size_224 = x.shape[-1]
+        return self.conv(x)[..., :size_224] * 128 + at.sum()
+
+batch, channels = 12, 64
+
+def get_inputs():
+    return [torch.rand(batch, channels, 224, 224) * 64, torch.randint(0, 1000, (batch,))]
+
+def get_init_inputs():
+    return [channels]
+"""
+
+
+def test_a_size_that_the_inputs_state_as_a_literal_is_cut_and_other_numbers_stay() -> None:
+    cut = cut_problem(LITERALS, 12)
+    assert cut is not None
+    assert {name: own for name, (_, own) in cut.sizes.items()} == {"batch": 12, "size_224_": 224}
+    problem = ProblemCode(cut.source)
+    values, positions = problem.inputs()
+    batch, now = cut.sizes["batch"][0], cut.sizes["size_224_"][0]
+    assert values.shape == (batch, 64, now, now)
+    assert values.max() > 32, "a factor is no size"
+    assert positions.max() < 1000
+    assert "size_1000" in cut.source, "as it was"
+    assert Reference(LITERALS, 1, may_be_cut=True).cut is not None
+
+
 def test_a_small_problem_is_left_as_it_is() -> None:
     small = CONVOLUTION.replace("64, 62, 65", "8, 8, 9")
     assert Reference(small, 1, may_be_cut=True).cut is None
@@ -144,7 +181,7 @@ def test_a_small_problem_is_left_as_it_is() -> None:
 
 
 def test_a_constant_of_the_name_of_a_parameter_is_cut_where_a_call_is_still_large() -> None:
-    fixed = CONVOLUTION.replace("depth, height, width)]", "34, 200, 200)]")
+    fixed = CONVOLUTION.replace("depth, height, width)]", "2 * 17, 8 * 25, 8 * 25)]")
     cut = cut_problem(fixed, 16)
     assert cut is not None
     assert cut.sizes["out_channels"][0] < 64

@@ -63,7 +63,7 @@ class Model(nn.Module):
         return x @ x
 
 def get_inputs():
-    return [torch.randn(16384, 16384)]
+    return [torch.randn(2**14, 2**14)]
 
 def get_init_inputs():
     return []

@@ -4,8 +4,8 @@ KernelBench's problems state their sizes as constants of the module (`height = 2
 `get_init_inputs` reads, and `Model` does not, is halved as often as the reference still runs, until one call costs
 little. The leading size comes first, then the others of the inputs alone (height, sequence), then those of the
 constructor (channels, features). A constant whose name `Model` uses for something of its own, a parameter for instance,
-is halved only where a call is still large. A size that `get_inputs` states as a literal is a constant too. A half of an
-even number stays even as long as it can, one of an odd number is odd.
+is halved only where a call is still large. A size of `torch.rand` or `torch.randn` that `get_inputs` states as a
+literal is a constant too. A half of an even number stays even as long as it can, one of an odd number is odd.
 """
 
 import ast
@@ -33,7 +33,8 @@ _FLOORS = ((4, 16, _NEVER, _NEVER), (4, 16, 32, _NEVER), (2, 8, 16, _NEVER), (2,
 The last pass is made only where a call is still large."""
 _LEAST_GAIN = 0.95
 _LEAST_LITERAL = 32
-"""Literals of `get_inputs` from which on they are taken for sizes; a step that saves no work is not taken."""
+"""Literals in calls of `_DRAWN` from which on they are cut; a step that saves no work is not taken."""
+_DRAWN = ("rand", "randn")
 _PLAIN = ("get_inputs", "get_init_inputs")
 
 
@@ -188,7 +189,10 @@ def _constants_of(tree: ast.Module, full_size: int | None) -> _Constants | None:
 
 
 def _with_named_sizes(tree: ast.Module) -> ast.Module:
-    """Return the program with the literals of sizes in `get_inputs` as constants of the module: `size_224 = 224`."""
+    """Return the program with literal sizes of drawn inputs as constants of the module: `size_224 = 224`.
+
+    Those of other tensors stay, such as an `arange` that a mask is made of: cut alone, it could hide what it masks.
+    """
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     named: dict[int, str] = {}
 
@@ -201,9 +205,11 @@ def _with_named_sizes(tree: ast.Module) -> ast.Module:
                 name += "_"
             return ast.Name(named.setdefault(node.value, name), ast.Load())
 
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "get_inputs":
-            Naming().visit(node)
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name == "get_inputs":
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _DRAWN:
+                    node.args = [Naming().visit(argument) for argument in node.args]
     lines = "\n".join(f"{name} = {value}" for value, name in named.items())
     tree.body += ast.parse(lines).body
     return ast.fix_missing_locations(tree)

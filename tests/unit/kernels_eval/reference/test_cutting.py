@@ -170,8 +170,16 @@ def test_a_size_that_the_inputs_state_as_a_literal_is_cut_and_other_numbers_stay
     assert values.shape == (batch, 64, now, now)
     assert values.max() > 32, "a factor is no size"
     assert positions.max() < 1000
-    assert "size_1000" in cut.source, "as it was"
+    assert "randint(0, 1000" in cut.source, "as it was"
     assert Reference(LITERALS, 1, may_be_cut=True).cut is not None
+
+
+def test_what_a_mask_is_made_of_is_not_cut_alone() -> None:
+    masked = LITERALS.replace("* 64, torch", "* (torch.arange(224) < 112), torch")
+    cut = cut_problem(masked, 12)
+    assert cut is not None
+    assert cut.sizes.keys() == {"batch", "channels"}, "the drawn input keeps the mask's size"
+    assert "torch.arange(224) < 112" in cut.source
 
 
 def test_a_small_problem_is_left_as_it_is() -> None:

@@ -111,7 +111,7 @@ KNOWN = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": _QWEN3_30B,  # another `intermediate_size`, which no layer has
 }
 """By hub name; from each model's published config.json. A folder that is not here yet is known by its name alone."""
-_KNOWN_FOLDERS = {name.rpartition("/")[2]: shape for name, shape in KNOWN.items()}
+_KNOWN_FOLDERS = {name.rpartition("/")[2]: name for name in KNOWN}
 
 
 def shape_of(model: ModelConfig) -> Shape:
@@ -128,16 +128,27 @@ def shape_of(model: ModelConfig) -> Shape:
             tied=True,
             query_key_norm=True,
         )
-    folder = Path(model.like or model.megatron / COMPANIONS) if model.megatron is not None else Path(model.pretrained)
-    file = folder / "config.json"
+    file = _folder_of(model, model.pretrained) / "config.json"
     if file.is_file():
         return _from_file(file)
-    if folder.name in _KNOWN_FOLDERS:
-        return _KNOWN_FOLDERS[folder.name]
+    if file.parent.name in _KNOWN_FOLDERS:
+        return KNOWN[_KNOWN_FOLDERS[file.parent.name]]
     raise InputError(
         f"model.pretrained: the sizes of {model.pretrained} are not known: expected a folder with config.json, "
         f"or one of {', '.join(sorted(KNOWN))}, by their names alone too"
     )
+
+
+def taken_for(model: ModelConfig) -> str | None:
+    """Return the hub name of the model whose sizes stand for a folder that is not here; None where none do."""
+    if model.pretrained is None or model.pretrained in KNOWN:
+        return None
+    folder = _folder_of(model, model.pretrained)
+    return None if (folder / "config.json").is_file() else _KNOWN_FOLDERS.get(folder.name)
+
+
+def _folder_of(model: ModelConfig, pretrained: str) -> Path:
+    return Path(pretrained) if model.megatron is None else Path(model.like or model.megatron / COMPANIONS)
 
 
 def _from_file(file: Path) -> Shape:

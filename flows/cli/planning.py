@@ -36,6 +36,7 @@ def plan(
     """Print the steps of a run, whether it fits on GPUs, and an estimate of its speed. Exit code 1: it does not fit."""
     from rich.console import Console
 
+    from flows.capacity.memory import taken_for
     from flows.capacity.planner import plan as plan_capacity
     from flows.capacity.speed import GPUS, Assumptions, describe
     from flows.checks.named_files import missing_files
@@ -54,6 +55,8 @@ def plan(
         console.print(f"  {number}. {line}")
     for named in missing_files(settings):
         console.print(f"  not here: {named}")
+    if (other := taken_for(settings.model)) is not None:
+        console.print(f"  not here: model.pretrained: {settings.model.pretrained}: its sizes are taken for {other}'s")
     if settings.update.gpus_per_rank == 0:
         for line in cpu_lines(settings):
             console.print(line)

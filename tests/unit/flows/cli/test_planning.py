@@ -44,3 +44,24 @@ def test_the_command_says_how_often_an_engine_starts(
     assert run(["plan", str(CONFIGS / f"{name}.yaml"), *given]) == 0
     said = capsys.readouterr().out
     assert f"s, {often}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "smollm2-kernelbench",
+            "model.pretrained: models/SmolLM2-135M-Instruct: its sizes are taken for HuggingFaceTB/SmolLM2-135M-Instruct's",
+        ),
+        ("qwen3-8b-multi-turn", None),
+        ("one-gpu", None),
+    ],
+)
+def test_the_command_says_whose_sizes_stand_for_a_folder_that_is_not_here(
+    name: str, said: str | None, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    run(["plan", str(CONFIGS / f"{name}.yaml")])
+    found = capsys.readouterr().out
+    assert ("its sizes are taken for" in found) == (said is not None)
+    assert said is None or said in found

@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 
 from tasks.agents.config import SLACK, SOLVER
-from tasks.trajectories.schema import Termination
+from tasks.trajectories.stops import is_stop
 
 FASTER = 1.1
 """Ratio of times from which a right kernel counts as sped up."""
@@ -41,13 +41,10 @@ def agent_figures(outcomes: pl.DataFrame) -> dict[str, dict[str, float | None]]:
         reward.cum_max().shift(1).over("trajectory_id").alias("given"),
         pl.col("speedup").gather(best_place).over("trajectory_id").alias("given_speedup"),
         pl.col("correct").cast(pl.Int8).cum_max().shift(1).over("trajectory_id").alias("given_correct"),
-        (pl.col("turn_index") == pl.col("turn_index").max().over("trajectory_id")).alias("is_last"),
+        is_stop().alias("is_stop"),
         reward.max().over("group_id").alias("reached"),
     )
-    turns = ordered.with_columns(
-        (pl.col("is_last") & (pl.col("termination") == Termination.AGENT_STOPPED.value)).alias("is_stop")
-    )
-    roles = turns.partition_by("role", as_dict=True)
+    roles = ordered.partition_by("role", as_dict=True)
     return {str(role): _figures(rows) for (role,), rows in sorted(roles.items(), key=lambda item: str(item[0]))}
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from tasks.agents.config import SLACK
 from tasks.training.batches import TrainedSequence
-from tasks.trajectories.schema import Termination
+from tasks.trajectories.stops import is_stop
 
 _ANSWER = ("group_id", "role")
 
@@ -23,10 +23,8 @@ def best_answers(turns: pl.DataFrame, roles: Sequence[str] = ()) -> tuple[Traine
     its verdict is that of the kernel that it keeps.
     """
     correct = pl.col("verdict").struct.field("correct")
-    is_last = pl.col("turn_index") == pl.col("turn_index").max().over("trajectory_id")
-    stops = is_last & (pl.col("termination") == Termination.AGENT_STOPPED.value)
     earlier = pl.col("reward").cum_max().shift(1).over("trajectory_id", order_by="turn_index")
-    turns = turns.with_columns(earlier=earlier, stops=stops)
+    turns = turns.with_columns(earlier=earlier, stops=is_stop())
     if roles:
         turns = turns.filter(pl.col("role").is_in(list(roles)))
     best = (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "gpu")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from estimate_calibration import Stopwatch, load, say  # noqa: E402  # pyright: ignore[reportMissingImports]
 from estimate_pairs import all_pairs  # noqa: E402  # pyright: ignore[reportMissingImports]

@@ -175,8 +175,8 @@ def _further_merges(tokens: list[str], count: int) -> Iterator[tuple[str, str]]:
 def write_model(folder: Path, shape: str, size: int, tokenizer: Any) -> None:
     """Write a model of the shape with random weights, in shards below 5 GB; made on the GPU if there is one."""
     import torch
-    from tests.gpu.update_models import SHAPES, device
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+    from update_models import SHAPES, device
 
     given = dict(SHAPES[shape])
     small = shape == "smoke"

@@ -1,13 +1,15 @@
 #!/bin/bash
-# run_qwen3_shape.sh OUT 0.6B|8B|tiny|tiny-small [SETTING…]: one whole iteration of qwen3-8b-multi-turn.yaml, held-out
+# run_qwen3_shape.sh OUT 0.6B|8B|8B-adapters|tiny|tiny-small [SETTING…]: one whole iteration of qwen3-8b-multi-turn.yaml, held-out
 # evaluation before and after it, with a randomly initialised model of Qwen3's shape and a tokenizer of Qwen3's format
 # (qwen3_shape.py makes them, problems and pairs). 0.6B: one GPU of 80 GB. 8B: two, 256 GiB of memory, 128 GB of disk.
+# 8B-adapters: SFT and RL of adapters, on one GPU of 141 GB.
 # tiny, tiny-small (vocabulary of 4,096): rehearsals without a GPU.
 # Needs the extra `train` in PYTHON (default: python3) and SGLang where the configuration finds it (KERNELMILL_SGLANG).
 # OUT gets the logs of plan, verify, train and SGLang, gpu.csv and host.csv (memory each second), summary.json. Start it
 # with setsid where the shell may end before it: each line of OUT/train.log is a finished stage.
 set -u
-out=${1:?usage: run_qwen3_shape.sh OUT 0.6B|8B|tiny|tiny-small [SETTING…]}; shape=${2:?0.6B, 8B, tiny or tiny-small}; shift 2
+usage='usage: run_qwen3_shape.sh OUT 0.6B|8B|8B-adapters|tiny|tiny-small [SETTING…]'
+out=${1:?$usage} shape=${2:?$usage}; shift 2
 mkdir -p "$out"; out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.." || exit 1
 python=${PYTHON:-python3}
@@ -36,6 +38,12 @@ case $shape in
       rollout.sglang.start_timeout_s=600)
     # A tenth of the optimizer's state stays on the GPU: more does not fit beside the weights, gathered, and the reference.
     sed 's/"ratio": 0.7/"ratio": 0.9/' deployments/deepspeed/zero3-offload-partly.json > "$out/deepspeed.json" ;;
+  8B-adapters) # server, update, canary and judge share one GPU
+    settings+=("${sft[@]}" sft.steps=20 sft.warmup_steps=2 sft.batch_size=8 sft.learning_rate=1.0e-4
+      'sft.lora={rank: 16, alpha: 32}' 'update.lora={rank: 16, alpha: 32}' update.learning_rate=1.0e-4
+      update.zero_stage=1 update.gpus_per_rank=0.4 update.tokens_per_rank=8192 update.threads_per_rank=8
+      rollout.gpus=0.05 rollout.sglang.gpus_per_server=0.4 'rollout.sglang.flags=[]' rollout.sglang.adapter_rank=16
+      rollout.sglang.start_timeout_s=600 judge.device_memory_gb=12) ;;
   tiny*) # the embedded engine on a CPU: few tokens
     settings+=("${sft[@]}" sft.steps=4 sft.batch_size=4 sft.learning_rate=1.0e-3 model.dtype=float32
       rollout.engine=transformers rollout.threads=2 rollout.judge_actors.count=0 rollout.judge_actors.gpus=0
@@ -54,7 +62,7 @@ if command -v nvidia-smi > /dev/null; then
   samplers+=($!)
 fi
 began=$SECONDS
-"$python" tools/gpu/qwen3_shape.py inputs "$inputs" "$shape" > "$out/inputs.log" 2>&1 || { cat "$out/inputs.log"; exit 1; }
+"$python" tools/gpu/qwen3_shape.py inputs "$inputs" "${shape%-adapters}" > "$out/inputs.log" 2>&1 || { cat "$out/inputs.log"; exit 1; }
 echo "inputs: $((SECONDS - began)) s: $(tail -n 1 "$out/inputs.log")"
 run plan > "$out/plan.log" 2>&1 || echo "plan: exit code $?" # said, and tried all the same
 cat "$out/plan.log"

@@ -29,7 +29,7 @@ _SLACK_BEFORE_S, _SLACK_AFTER_S, _SLACK_SAMPLE_S = 2e-5, 1.5e-4, 2e-5
 """Time that the device may take longer than usual to change to the candidate's process, and back. With honest kernels
 the way there varied by 10 us, and the way back, in which the worker calls the driver, by 150 (one H100)."""
 _USUAL_WAIT = 1.25
-"""Share of the median wait for a gate's kernel to turn that is usual. It is for three turns and a part of one, so the
+"""Multiple of the median wait for a gate's kernel that is usual. The wait is for three turns and a part of one, so the
 longest is 4 / 3.5 of the median; what is longer was put off, or the machine is busy."""
 _FIRST_CALLS = 16
 _SERIAL_ROUNDS = 3

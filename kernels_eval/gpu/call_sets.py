@@ -1,13 +1,15 @@
 """Input sets of one candidate's rounds, in the judge's worker: drawn from one secret seed, laid out within a budget."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import Any
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.gpu.candidate.session import MAX_CALLS
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
-from kernels_eval.gpu.device.shared_memory import Transport, lay_out
+from kernels_eval.gpu.device.shared_memory import PIECE_BYTES, Transport, lay_out
 from kernels_eval.gpu.reference import SPIKES, GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
@@ -22,8 +24,10 @@ _SPIKES_SHARE = 0.05
 _FEW_CALLS, _TURN_OF_FEW, _TURN_OF_MANY = 64, 2, 4
 """Of a timed round of few calls one in two has inputs in secret parts, else one in four."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 8
-_STAGED_BYTES = 128 << 20
-"""Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
+_STAGED_BYTES, _MOST_STAGED_BYTES = 128 << 20, 512 << 20
+"""Pinned host memory for inputs of calls that are made one by one, and the most for the fewest calls. Calls with larger
+ones gain less by overlapping."""
+_SAMPLINGS = 5
 
 Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
 """Calls of a round, and what the reference expects of each."""
@@ -66,6 +70,24 @@ class CallSets:
     def reserve(self) -> None:
         """Have the shared memory ready, which must not move while a candidate has mapped it: after `learn_forms`."""
         self._transport.reserve(self._layout(self.most_calls).nbytes)
+
+    def sampling_s(self) -> tuple[tuple[int, float], ...]:
+        """Measure what the first samples of a round's outputs take: while no candidate's code can be at work.
+
+        Returns numbers of calls, ascending, up to the most in a round, and the seconds of each.
+        """
+        most = self.most_calls
+        layout = self._layout(most)
+        outputs = [slots.outputs[0] for slots in layout.calls if slots.outputs] or [layout.outputs_from]
+        distance = outputs[1] - outputs[0] if len(outputs) > 1 else PIECE_BYTES
+
+        def seconds(count: int) -> float:
+            started = time.perf_counter()
+            self._transport.pieces(outputs[0], distance, count)
+            return time.perf_counter() - started
+
+        counts = sorted({min(1 << power, most) for power in range(most.bit_length() + 1)})
+        return tuple((count, median(seconds(count) for _ in range(_SAMPLINGS))) for count in counts)
 
     def one(self) -> list[Any]:
         """Draw one input set, the same each time."""
@@ -189,7 +211,9 @@ class CallSets:
     @property
     def serial_calls(self) -> int:
         """Number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
-        fitting = min(_SERIAL_CALLS, self.most_calls, _STAGED_BYTES // max(self._reference.input_bytes, 1))
+        input_bytes = max(self._reference.input_bytes, 1)
+        fewest = min(_FEWEST_SERIAL, _MOST_STAGED_BYTES // input_bytes)
+        fitting = min(_SERIAL_CALLS, self.most_calls, max(fewest, _STAGED_BYTES // input_bytes))
         return fitting if fitting >= _FEWEST_SERIAL else 0
 
     @property

@@ -91,7 +91,7 @@ class CandidateRun:
         self._session: Session
         self._overheads: Overheads
         self._quiet: Quiet
-        """The reference's times without a candidate."""
+        """Times without a candidate on the device."""
         self._profiled: Attribution
         self._profiled_calls: int
         self._kernels: tuple[KernelTime, ...] = ()
@@ -254,7 +254,7 @@ class CandidateRun:
         times = self._times
         if times.serial_s is None:
             return
-        at_most_s = times.serial_s + self._overheads.serial_spread_s
+        at_most_s = times.serial_s + self._overheads.serial.spread_s
         check_waited_for(at_most_s, self._longest_s, self._is_repeated)
         candidate_s = times.candidate.seconds
         late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s)
@@ -297,6 +297,7 @@ class CandidateRun:
             serial_round=secrets.randbelow(MIN_ROUNDS),
             serial_calls=min(self._sets.serial_calls, QUEUE // (launches + 2)),
             late_s=self._late_s,
+            sampling_s=self._quiet.sampling_s,
             is_gated=self._state.is_gated,
             overheads=self._overheads,
             precision=config.timing_precision,

@@ -9,7 +9,6 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_me
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.phases import Phase
 from kernels_eval.gpu.timing.statistics import FASTEST, estimate
-from kernels_eval.gpu.timing.timer import Overheads, calls_of_round, overhead_of
+from kernels_eval.gpu.timing.timer import Overheads, SerialOverhead, calls_of_round, overhead_of, serial_overhead_of
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.sandbox.limits import Limits
 
@@ -114,9 +113,9 @@ class CandidateStart:
         return overheads, quiet
 
     def quiet(self) -> Quiet:
-        """Return the reference's time on a device on which no candidate is at work: nobody can have slowed it.
+        """Return times on a device on which no candidate is at work: nobody can have slowed it.
 
-        Of a moment ago if there is one, unless a measurement has failed since.
+        Those of a moment ago if there are any, unless a measurement has failed since.
         """
         state, key = self.state, (self.reference.digest, self.baseline)
         known = state.quiet.get(key)
@@ -135,7 +134,11 @@ class CandidateStart:
         first_s = call_s(min(_FIRST_CALLS, self.sets.most_calls))
         count = calls_of_round(first_s, sets_in_cache, self.sets.most_calls)
         rounds = FASTEST if count * first_s < _LONG_ROUND_S else 1
-        found = Quiet(estimate([call_s(count) for _ in range(rounds)]), self._serial_s(forward, launches))
+        call = estimate([call_s(count) for _ in range(rounds)])
+        serial_s = self._serial_s(forward, launches)
+        with state.lock.alone():
+            sampling = self.sets.sampling_s()
+        found = Quiet(call, serial_s, sampling)
         state.quiet[key] = time.monotonic(), found
         return found
 
@@ -172,10 +175,11 @@ class CandidateStart:
                 calls = self.sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
-                gated, serial = ungated, [0.0]
+                gated, serial = ungated, SerialOverhead()
                 if state.is_gated:
                     rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
                     empty = [session.empty_round(calls, True, state.can_hold, True) for _ in range(_EMPTY_ROUNDS)]
-                    gated, serial = overhead_of(rounds), [made.serial_s[0] for made in empty]
-            state.overheads[key] = Overheads(gated, ungated, median(serial), median(serial) - min(serial))
+                    gated = overhead_of(rounds)
+                    serial = serial_overhead_of([call for made in empty for call in made.serial])
+            state.overheads[key] = Overheads(gated, ungated, serial)
         return state.overheads[key]

@@ -19,12 +19,18 @@ MAX_REFERENCES = 32
 
 @dataclass(frozen=True)
 class Quiet:
-    """Times of the reference on a device on which no candidate is at work: nobody can have slowed it."""
+    """Times on a device on which no candidate is at work: nobody can have slowed it."""
 
     call: Estimate
-    """Of a call in a round."""
+    """Of the reference's call in a round."""
     serial_s: float | None
     """Of a call alone, where calls can be timed so."""
+    sampling: tuple[tuple[int, float], ...] = ()
+    """Numbers of calls, ascending, and what the first samples of their outputs take."""
+
+    def sampling_s(self, calls: int) -> float:
+        """Return what the first samples of so many calls take, as measured of at least as many."""
+        return next((seconds for count, seconds in self.sampling if count >= calls), 0.0)
 
 
 @dataclass
@@ -50,7 +56,7 @@ class WorkerState:
     overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
     """By problem."""
     quiet: LRUCache[tuple[str, str], tuple[float, Quiet]] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
-    """When the reference was timed without a candidate on the device, and its time, by problem and baseline."""
+    """When the device was timed without a candidate on it, and its times, by problem and baseline."""
 
     phases: Phases = field(default_factory=Phases)
     """Of the present verdict."""

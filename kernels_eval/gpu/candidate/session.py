@@ -91,6 +91,18 @@ class RoundRequest:
 
 
 @dataclass(frozen=True)
+class SerialCall:
+    """One call of a serial round. All seconds by the judge's clock."""
+
+    spent_s: float
+    """From its gate's opening to its end."""
+    waited_s: float = 0.0
+    """From its inputs' arrival to the gate's opening. A candidate can put off the words that are waited for."""
+    sampled_s: float = 0.0
+    """From its end to the sample of its outputs."""
+
+
+@dataclass(frozen=True)
 class Round:
     """One round as the judge saw it. All seconds by the judge's clock."""
 
@@ -104,9 +116,9 @@ class Round:
     gave_up: bool = False
     """The gate opened by itself, since a call waited for the device: the time says nothing."""
     sample_s: float = 0.0
-    """By how much the first samples took longer than the same ones on an idle device."""
-    serial_s: tuple[float, ...] = ()
-    """From each gate's opening to its end, in a serial round."""
+    """From the end to the first samples of the outputs."""
+    serial: tuple[SerialCall, ...] = ()
+    """Each call of a serial round."""
 
 
 class Session:
@@ -244,13 +256,14 @@ class PreparedRound:
     wall_s: float
     launched_s: float | None = None
     _seconds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    _serial_s: tuple[float, ...] = ()
+    _serial: tuple[SerialCall, ...] = ()
 
     def make(self) -> None:
         """Have the round made and timed, samples of its outputs taken, then the outputs copied: what counts is here."""
         if self.request.held:
             self.page.admit()
-            self.page.wait_until_seen()  # how long the stream takes to notice is not timed
+        if self.request.held or self.request.serial:
+            self.page.wait_until_seen()  # how long the stream takes to notice is not timed: no input is there yet
         if self.request.serial:
             self._make_serially()
             return
@@ -262,21 +275,21 @@ class PreparedRound:
         self.calls.sample()
         after_s = time.perf_counter() - sampled
         self.calls.collect()
-        sample_s = max(0.0, sampled - ended - self.calls.sampling_s())
-        self._seconds = ended - started, started - completed, after_s, sample_s
+        self._seconds = ended - started, started - completed, after_s, sampled - ended
 
     def _make_serially(self) -> None:
         """Have each call made when the one before it has ended, and a sample taken of its outputs right then."""
-        spent: list[float] = []
+        made: list[SerialCall] = []
         for call in range(self.calls.count):
             self.calls.deliver(call)
-            started, ended = self._gated(call + 1)
+            delivered = time.perf_counter()
+            opened, ended = self._gated(call + 1)
             self.calls.sample_call(call)
-            spent.append(ended - started)
+            made.append(SerialCall(ended - opened, opened - delivered, time.perf_counter() - ended))
         self.calls.sample()
         self.calls.collect()
-        self._serial_s = tuple(spent)
-        self._seconds = sum(spent), 0.0, 0.0, 0.0
+        self._serial = tuple(made)
+        self._seconds = sum(call.spent_s for call in made), 0.0, 0.0, 0.0
 
     def answered(self) -> Round:
         """Return a round that was made, with the candidate's answer."""
@@ -287,7 +300,7 @@ class PreparedRound:
             raise out_of_turn("the process answered out of turn")
         gave_up = self.request.gated and self.page.gave_up
         host_s, before_s, after_s, sample_s = self._seconds
-        return Round(answer, host_s, before_s, after_s, gave_up, sample_s, self._serial_s)
+        return Round(answer, host_s, before_s, after_s, gave_up, sample_s, self._serial)
 
     def _gated(self, group: int = 1) -> tuple[float, float]:
         """Open a group's gate; returns when it was opened, and when the device told the end."""

@@ -6,7 +6,6 @@ of the outputs at secret places: what is written later differs from them.
 """
 
 import random
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -142,12 +141,6 @@ class SharedCalls:
         """Note what stands at that place of one call: of all calls in turn, instead of `sample_at_once`."""
         sample = self._transport.pieces(self._piece + call * self._distance, self._distance, 1)
         self._first_samples = torch.cat([self._first_samples, sample])
-
-    def sampling_s(self) -> float:
-        """Return the time that `sample_at_once` takes when nothing else is going on."""
-        started = time.perf_counter()
-        self._transport.pieces(self._piece, self._distance, self.count)
-        return time.perf_counter() - started
 
     def sample(self) -> None:
         """Note what stands at secret places of all outputs; returns when it is here."""

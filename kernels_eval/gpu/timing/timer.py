@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kernels_eval.error_categories import ErrorCategory
-from kernels_eval.gpu.candidate.session import MAX_CALLS, PreparedRound, Round, RoundRequest
+from kernels_eval.gpu.candidate.session import MAX_CALLS, PreparedRound, Round, RoundRequest, SerialCall
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.gate import QUEUE
 from kernels_eval.gpu.timing.statistics import FASTEST, Estimate, estimate, is_settled
@@ -28,8 +28,10 @@ _ROUND_S = 2e-3
 _SLACK_BEFORE_S, _SLACK_AFTER_S, _SLACK_SAMPLE_S = 2e-5, 1.5e-4, 2e-5
 """Time that the device may take longer than usual to change to the candidate's process, and back. With honest kernels
 the way there varied by 10 us, and the way back, in which the worker calls the driver, by 150 (one H100)."""
+_USUAL_WAIT = 1.25
+"""Multiple of the median wait for a gate's kernel that is usual. The wait is for three turns and a part of one, so the
+longest is 4 / 3.5 of the median; what is longer was put off, or the machine is busy."""
 _FIRST_CALLS = 16
-_EMPTY_ROUNDS = 5
 _SERIAL_ROUNDS = 3
 """Rounds of calls one by one at most."""
 _MOST_PROFILED = 128
@@ -55,26 +57,44 @@ class Overhead:
     before_s: float
     after_s: float
 
-    def late_s(self, made: Round) -> float:
-        """Return by how much the device changed between processes later than usual in a round.
+    def late_s(self, made: Round, sampling_s: float) -> float:
+        """Return by how much the device changed between processes, or was sampled, later than usual in a round.
 
-        A candidate may be at work then, before or after the time that is measured: it counts.
+        A candidate may be at work then, before or after the time that is measured: it counts. `sampling_s`: what the
+        first samples take without a candidate.
         """
         before_s = made.before_s - self.before_s - _SLACK_BEFORE_S
         after_s = made.after_s - self.after_s - _SLACK_AFTER_S
-        return max(0.0, before_s) + max(0.0, after_s) + max(0.0, made.sample_s - _SLACK_SAMPLE_S)
+        return max(0.0, before_s) + max(0.0, after_s) + max(0.0, made.sample_s - sampling_s - _SLACK_SAMPLE_S)
+
+
+@dataclass(frozen=True)
+class SerialOverhead:
+    """Medians of calls one by one that do nothing, in a process that has no candidate yet, in seconds."""
+
+    spent_s: float = 0.0
+    spread_s: float = 0.0
+    """By which the shortest one took less: so much too short may a call alone seem on a busy machine."""
+    waited_s: float = 0.0
+    sampled_s: float = 0.0
+
+    def call_s(self, made: SerialCall) -> float:
+        """Return the seconds of a call one by one, with the time for which it was kept from starting or being sampled.
+
+        Its inputs are there from the beginning of the wait on, and a candidate can put off what is waited for.
+        """
+        waited_s = made.waited_s - _USUAL_WAIT * self.waited_s
+        sampled_s = made.sampled_s - self.sampled_s - _SLACK_SAMPLE_S
+        return made.spent_s - self.spent_s + max(0.0, waited_s) + max(0.0, sampled_s)
 
 
 @dataclass(frozen=True)
 class Overheads:
-    """Overheads of rounds behind a gate, and without one."""
+    """Overheads of rounds behind a gate, of rounds without one, and of calls one by one."""
 
     gated: Overhead
     open: Overhead
-    serial_s: float = 0.0
-    """Of one group of a serial round, the median."""
-    serial_spread_s: float = 0.0
-    """By which the shortest one took less: so much too short may a call alone seem on a busy machine."""
+    serial: SerialOverhead = SerialOverhead()
 
 
 def overhead_of(rounds: Sequence[Round]) -> Overhead:
@@ -83,6 +103,17 @@ def overhead_of(rounds: Sequence[Round]) -> Overhead:
         host_s=median(made.host_s for made in rounds),
         before_s=median(made.before_s for made in rounds),
         after_s=median(made.after_s for made in rounds),
+    )
+
+
+def serial_overhead_of(calls: Sequence[SerialCall]) -> SerialOverhead:
+    """Return the medians of calls one by one that do nothing."""
+    spent_s = median(made.spent_s for made in calls)
+    return SerialOverhead(
+        spent_s=spent_s,
+        spread_s=spent_s - min(made.spent_s for made in calls),
+        waited_s=median(made.waited_s for made in calls),
+        sampled_s=median(made.sampled_s for made in calls),
     )
 
 
@@ -140,6 +171,8 @@ class TimingPlan:
     """Calls of that round; 0: there is none."""
     late_s: Callable[[float, float], float] = lambda call_s, serial_s: 0.0
     """Returns by how much a call alone takes longer than one in a round says, but for noise (`overlapped_s`)."""
+    sampling_s: Callable[[int], float] = lambda calls: 0.0
+    """Returns what the first samples of so many calls take without a candidate."""
     some: Callable[[int], int] = fewer
     """Returns the secret number of calls of each round, for the largest one."""
 
@@ -227,7 +260,7 @@ class Timer:
             raise UnreliableTimingError(
                 ErrorCategory.CLOCK_DISAGREEMENT, "calls one by one did not get into the device's queue"
             )
-        return median(made.serial_s) - self.plan.overheads.serial_s
+        return median(self.plan.overheads.serial.call_s(call) for call in made.serial)
 
     def _least_serial_s(self, serial_s: float, call_s: float) -> float:
         """Make calls one by one again while they seem to have overlapped before; returns the least seconds of one.
@@ -307,7 +340,8 @@ class Timer:
         if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
             raise UnreliableTimingError(ErrorCategory.CLOCK_DISAGREEMENT, message)
-        return (made.host_s - overhead.host_s + overhead.late_s(made)) / calls.count
+        late_s = overhead.late_s(made, self.plan.sampling_s(calls.count))
+        return (made.host_s - overhead.host_s + late_s) / calls.count
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open

@@ -1,7 +1,7 @@
 """Shared memory and the limit of the worker's own, before a candidate starts."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.gpu import candidate_start
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate.session import Round, RoundAnswer, SerialCall
 from kernels_eval.gpu.candidate_start import CandidateStart
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import MIN_BYTES, rounded_up
@@ -106,3 +107,37 @@ def test_a_problem_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> 
     worker = Worker(512 * MIB, monkeypatch)
     worker.reserve(64, monkeypatch)
     assert worker.limit == 512 * MIB - worker.state.transport.nbytes - 128 * MIB
+
+
+def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    state = Worker(512 * MIB, monkeypatch).state
+    vars(state).update(is_gated=True, can_hold=True, overheads={}, quiet={}, facts=SimpleNamespace(rates=rates()))
+    state.transport.mapping = dict
+    state.lock.alone = nullcontext
+    state.reference_timer = SimpleNamespace(call_s=lambda *_: 1e-5, serial_s=lambda *_: 1e-5)
+    sets: Any = SimpleNamespace(most_calls=4, serial_calls=4, set_bytes=MIB, draw_ahead=lambda trials: None)
+    sets.timed = lambda count: SimpleNamespace(sets=[[]] * count)
+    sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]
+    reference: Any = SimpleNamespace(digest="d", eager_launches=[1], weights_for=lambda *_: {}, forward=lambda *_: None)
+    waits = iter((7e-6, 6e-6, 8e-6) * 3)
+
+    def empty_round(_: Any, gated: bool, held: bool = False, serial: bool = False) -> Round:
+        made = (SerialCall(3e-6, next(waits), 1e-5),) if serial else ()
+        return Round(RoundAnswer(kind="round", calls=()), 4e-6, serial=made)
+
+    def load(meanwhile: Any) -> dict[str, Any]:
+        done.append("load")
+        return {}
+
+    session: Any = SimpleNamespace(
+        start=lambda job: done.append("start"), empty_round=empty_round, load=load, set_weights=lambda *_: None
+    )
+    overheads, quiet = CandidateStart(state, reference, sets, {}, "eager", False).load(session, 2)
+    assert done == ["start", "sampling", "load"]
+    assert quiet.sampling_s(3) == 2e-5
+    assert (overheads.serial.spent_s, overheads.serial.waited_s, overheads.serial.sampled_s) == (3e-6, 7e-6, 1e-5)
+
+
+def rates() -> Any:
+    return SimpleNamespace(cache_bytes=0)

@@ -13,6 +13,8 @@ from kernels_eval.gpu.candidate.session import nothing
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import HostTransport
 from kernels_eval.gpu.reference import SPIKES, GpuReference
+from kernels_eval.gpu.timing.statistics import Estimate
+from kernels_eval.gpu.worker_state import Quiet
 from kernels_eval.reference.inputs import SecretSeed
 
 MEAN = """
@@ -124,6 +126,41 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
 
     of_one = 2 * made.input_bytes + 3 * 2 * 4
     assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]
+
+
+class SlowCopies(HostTransport):
+    """A copy engine that takes a microsecond for each piece, and far longer once."""
+
+    def __init__(self, driver: Any, descriptor: int) -> None:
+        super().__init__(driver, descriptor)
+        self.now, self.last = 0.0, (0, 0)
+
+    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
+        found = super().pieces(offset, distance, count)
+        self.now += 1e-6 * count if self.now else 1.0
+        self.last = offset + (count - 1) * distance, found.numel()
+        return found
+
+
+@pytest.mark.parametrize("most", [1, 5, 8])
+def test_samples_are_timed_for_as_many_calls_as_a_round_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    made = GpuReference(MEAN, 1)
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = None
+        transport = SlowCopies(driver, file.fileno())
+        sets = CallSets(made, SEED, transport, most * (2 * made.input_bytes + 3 * 2 * 4), nothing)
+        sets.learn_forms()
+        sets.reserve()
+        monkeypatch.setattr("kernels_eval.gpu.call_sets.time.perf_counter", lambda: transport.now)
+        quiet = Quiet(Estimate(1.0, 0.0, 3), None, sets.sampling_s())
+        assert transport.last[0] < transport.nbytes
+        assert transport.last[1] == 64 * most
+        assert quiet.sampling_s(most) == pytest.approx(1e-6 * most)
+        if most > 4:
+            assert quiet.sampling_s(3) == pytest.approx(4e-6), "at least as many"
+            assert quiet.sampling_s(5) == pytest.approx(1e-6 * most)
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])

@@ -1,5 +1,8 @@
 """A session with a candidate's process on a GPU: validation of its answers, and rounds that are held back."""
 
+import ctypes
+import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +96,7 @@ def noted(done: list[str]) -> Any:
     steps: dict[str, Any] = {name: (lambda name=name: done.append(name)) for name in names}
     for name in ("deliver", "sample_call"):
         steps[name] = lambda call, name=name: done.append(f"{name} {call}")
-    return SimpleNamespace(nbytes=1, count=3, requests=list, sampling_s=lambda: 0.0, **steps)
+    return SimpleNamespace(nbytes=1, count=3, requests=list, **steps)
 
 
 def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_before_the_candidate_says_a_word(
@@ -134,8 +137,61 @@ def test_in_a_serial_round_the_inputs_of_a_call_arrive_when_the_one_before_it_ha
         [f"deliver {call}", *(f"{step} {call + 1}" for step in ("seen", "open", "ended")), f"sample_call {call}"]
         for call in range(3)
     )
-    assert done == ["stage", *(step for call in steps for step in call), "sample", "collect"]
-    assert len(prepared.answered().serial_s) == 3
+    assert done == ["stage", "seen 1", *(step for call in steps for step in call), "sample", "collect"]
+    assert len(prepared.answered().serial) == 3
+
+
+class CandidatesDevice(threading.Thread):
+    """The gate's kernels of three groups as a device runs them; host code of a candidate puts off what they tell."""
+
+    def __init__(self, page: GatePage, put_off_s: float) -> None:
+        super().__init__(daemon=True)
+        self.words = (ctypes.c_uint32 * 1024).from_address(page.address)
+        self.put_off_s = put_off_s
+        self.delivered = [threading.Event() for _ in range(3)]
+
+    def run(self) -> None:
+        for group in (1, 2, 3):
+            if group > 1:
+                self.delivered[group - 1].wait(30)
+                time.sleep(self.put_off_s)
+            self.words[3] = group
+            while self.words[0] < group:
+                self.words[2] += 1
+                time.sleep(1e-4)
+            self.words[32] = group
+
+
+@pytest.mark.parametrize("put_off_s", [0.0, 0.03])
+def test_in_a_serial_round_a_gate_that_is_put_off_is_waited_for_from_the_arrival_of_the_inputs_on(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch, put_off_s: float
+) -> None:
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers, lambda: False), page, monkeypatch)
+    device = CandidatesDevice(page, put_off_s)
+    calls = noted([])
+    calls.deliver = lambda call: device.delivered[call].set()
+    calls.sample_call = lambda call: time.sleep(0.01)
+    prepared = session.prepare(calls, RoundRequest(gated=True, serial=True), 30.0)
+    device.start()
+    prepared.make()
+    device.join()
+    made = prepared.answered().serial
+    assert all(call.waited_s >= put_off_s for call in made[1:])
+    assert all(call.sampled_s >= 0.01 for call in made)
+
+
+def test_a_slow_copy_engine_is_seen_in_the_samples_of_a_round(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow it is for whatever the judge reads: nothing is taken off that was measured beside a candidate."""
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers), page, monkeypatch)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(GatePage, "ended", 3)
+    calls = noted([])
+    calls.sample_at_once = calls.sampling_s = lambda: time.sleep(0.02) or 0.02
+    prepared = session.prepare(calls, RoundRequest(gated=True, held=True), 1.0)
+    prepared.make()
+    assert prepared.answered().sample_s >= 0.02
 
 
 def test_a_held_call_that_waits_for_the_device_has_its_gate_given_up(

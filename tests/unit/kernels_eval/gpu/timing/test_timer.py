@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.gpu.candidate.session import MAX_CALLS, Round, RoundAnswer, RoundRequest
+from kernels_eval.gpu.candidate.session import MAX_CALLS, Round, RoundAnswer, RoundRequest, SerialCall
 from kernels_eval.gpu.device.gate import QUEUE
 from kernels_eval.gpu.timing.timer import (
     MIN_ROUNDS,
@@ -16,9 +16,11 @@ from kernels_eval.gpu.timing.timer import (
     Measured,
     Overhead,
     Overheads,
+    SerialOverhead,
     Timer,
     TimingPlan,
     fewer,
+    serial_overhead_of,
 )
 from kernels_eval.gpu.timing.timer import UnreliableTimingError as Unreliable
 
@@ -103,9 +105,11 @@ def test_one_secret_round_is_made_call_by_call() -> None:
 
     def run(made: Any, request: RoundRequest) -> Round:
         answer = honest(1e-4, seen)(made, request)
-        return replace(answer, serial_s=(7e-6, 1.2e-5, 1.3e-5)) if request.serial else answer
+        serial = tuple(map(SerialCall, (7e-6, 1.2e-5, 1.3e-5)))
+        return replace(answer, serial=serial) if request.serial else answer
 
-    found = measure(run, changed(serial_calls=24, serial_round=2, overheads=Overheads(GATED, OPEN, 5e-6)))
+    overheads = Overheads(GATED, OPEN, SerialOverhead(5e-6))
+    found = measure(run, changed(serial_calls=24, serial_round=2, overheads=overheads))
     assert found.serial_s == pytest.approx(7e-6)
     assert [count for count, request in seen if request.serial] == [24]
     assert found.rounds == MIN_ROUNDS
@@ -127,12 +131,33 @@ def test_calls_that_seem_to_overlap_are_made_one_by_one_again(rounds_s: list[flo
 
     def run(made: Any, request: RoundRequest) -> Round:
         answer = honest(1e-4, seen)(made, request)
-        return replace(answer, serial_s=(next(left),) * 3) if request.serial else answer
+        return replace(answer, serial=(SerialCall(next(left)),) * 3) if request.serial else answer
 
     late = changed(serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s: max(0.0, serial_s - 1.2 * call_s))
     found = measure(run, late)
     assert (found.serial_s, found.least_serial_s) == (pytest.approx(rounds_s[0]), pytest.approx(least_s))
     assert sum(request.serial for _, request in seen) == made
+
+
+EMPTY = [SerialCall(3e-6, wait_us * 1e-6, 1.2e-5) for wait_us in (6, 6.4, 6.8, 7, 7.3, 7.7, 60)]
+"""Calls that do nothing: gates of which a turn takes 2 us; at one of them the machine was busy."""
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "sampled_s", "counted_s"),
+    [
+        (6e-6, 1e-5, 1e-5),
+        (8e-6, 3e-5, 1e-5),
+        (8.75e-6 + 4e-5, 1.2e-5, 5e-5),
+        (7e-6, 3.2e-5 + 4e-5, 5e-5),
+    ],
+    ids=["early", "late, as honest ones are", "its gate is put off", "its sample is put off"],
+)
+def test_the_time_for_which_a_call_alone_was_kept_from_starting_or_being_sampled_counts(
+    waited_s: float, sampled_s: float, counted_s: float
+) -> None:
+    found = serial_overhead_of(EMPTY).call_s(SerialCall(1.3e-5, waited_s, sampled_s))
+    assert found == pytest.approx(counted_s)
 
 
 def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
@@ -238,6 +263,17 @@ def with_changes(changes: list[tuple[float, float]]) -> Run:
 @pytest.mark.parametrize(("change", "late_s"), [((6.7e-4, 0.0), 6.5e-4), ((0.0, 8e-4), 6.5e-4), ((2e-5, 1.5e-4), 0.0)])
 def test_a_device_that_changed_later_than_usual_was_at_work(change: tuple[float, float], late_s: float) -> None:
     assert measure(with_changes([change])).candidate.seconds == pytest.approx(1e-4 + late_s / 20)
+
+
+@pytest.mark.parametrize(("sample_s", "late_s"), [(5e-5, 0.0), (7e-5, 0.0), (4.7e-4, 4e-4)])
+def test_samples_that_came_later_than_without_a_candidate_left_it_time(sample_s: float, late_s: float) -> None:
+    """The usual time is that of as many calls: 20 of them are sampled."""
+
+    def run(made: Any, request: RoundRequest) -> Round:
+        return replace(honest(1e-4)(made, request), sample_s=sample_s)
+
+    found = measure(run, changed(sampling_s=lambda calls: 2.5e-6 * calls))
+    assert found.candidate.seconds == pytest.approx(1e-4 + late_s / 20)
 
 
 def test_one_late_change_between_processes_among_others_is_noise() -> None:

@@ -55,6 +55,9 @@ class Assumptions:
     8B with LoRA (docs/update.md); SmolLM2's SFT within 25 %."""
     compiled_launch: float = 0.45
     """Share of it with `update.compile`, measured at the 0.6B shape."""
+    gathered_launch: float = 2.5
+    """Times of it with ZeRO-3 on several ranks, where each layer's weights are gathered and let go again: four H200 at
+    the 0.6B shape trained on 59,509 tokens/s instead of 115,896 (docs/scaling.md)."""
     bandwidth_share: float = 0.6
     """Share of the memory bandwidth that decoding reaches."""
     prompt_tokens: int = 1500
@@ -94,7 +97,10 @@ def training_tokens_a_second(
     body = shape.active_parameters - shape.embedding
     models = 2 if job.critic else 1
     passes = models * (4 if job.checkpointing else 3) + scored_by
-    launches = passes * shape.layers * assumed.launch_s * (assumed.compiled_launch if compiled else 1.0)
+    launch_s = assumed.launch_s * (assumed.compiled_launch if compiled else 1.0)
+    if job.stage >= 3 and job.ranks > 1:
+        launch_s *= assumed.gathered_launch
+    launches = passes * shape.layers * launch_s
     seconds = 2.0 * passes * body / (gpu.flops * assumed.utilisation) + launches / tokens
     return job.ranks / seconds
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.capacity.memory import KNOWN, Shape, TrainingJob
+from flows.capacity.memory import KNOWN, Shape, Stage, TrainingJob
 from flows.capacity.planner import plan
 from flows.capacity.speed import (
     BUSY,
@@ -137,6 +137,16 @@ def test_training_is_as_fast_as_was_measured(
     """One H200; docs/update.md, and docs/lab/2026-11-27-15.json."""
     job = TrainingJob(shape, "bfloat16", 0, 1, tokens, checkpointing)
     found = training_tokens_a_second(shape, GPUS["h200"], job, Assumptions(), tokens, 0, compiled)
+    assert 0.75 * measured < found < 1.25 * measured
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stage", "measured"), [(1, 1, 30_261), (2, 1, 57_405), (4, 1, 115_896), (4, 3, 59_509)]
+)
+def test_training_on_several_ranks_is_as_fast_as_was_measured(ranks: int, stage: Stage, measured: float):
+    """Qwen3's 0.6B shape on H200s of one host; docs/lab/2026-11-29-19.json."""
+    job = TrainingJob(QWEN3_SMALL, "bfloat16", stage, ranks, 16_384, checkpointing=True)
+    found = training_tokens_a_second(QWEN3_SMALL, GPUS["h200"], job, Assumptions(), 16_384, 0, False)
     assert 0.75 * measured < found < 1.25 * measured
 
 

@@ -24,9 +24,8 @@ _SPIKES_SHARE = 0.05
 _FEW_CALLS, _TURN_OF_FEW, _TURN_OF_MANY = 64, 2, 4
 """Of a timed round of few calls one in two has inputs in secret parts, else one in four."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 8
-_STAGED_BYTES, _MOST_STAGED_BYTES = 128 << 20, 512 << 20
-"""Pinned host memory for inputs of calls that are made one by one, and the most for the fewest calls. Calls with larger
-ones gain less by overlapping."""
+_STAGED_BYTES = 128 << 20
+"""Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
 _SAMPLINGS = 5
 
 Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
@@ -211,9 +210,7 @@ class CallSets:
     @property
     def serial_calls(self) -> int:
         """Number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
-        input_bytes = max(self._reference.input_bytes, 1)
-        fewest = min(_FEWEST_SERIAL, _MOST_STAGED_BYTES // input_bytes)
-        fitting = min(_SERIAL_CALLS, self.most_calls, max(fewest, _STAGED_BYTES // input_bytes))
+        fitting = min(_SERIAL_CALLS, self.most_calls, _STAGED_BYTES // max(self._reference.input_bytes, 1))
         return fitting if fitting >= _FEWEST_SERIAL else 0
 
     @property

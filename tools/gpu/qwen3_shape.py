@@ -241,8 +241,9 @@ def _processes_gib() -> float:
 
 def report(out: Path) -> None:
     """Print each stage's seconds beside the plan's, and the most memory of each GPU and of the host."""
-    planned = re.search(r"rollout (\d+) s, update (\d+) s", (out / "plan.log").read_text(encoding="utf-8"))
-    expected = {"rollout": planned[1], "update": planned[2]} if planned else {}
+    said = (out / "plan.log").read_text(encoding="utf-8")
+    planned = re.search(r"rollout (\d+) s, update (\d+) s and (\d+) s to save it.*?engine starts in (\d+) s", said)
+    expected = {"rollout": planned[1], "update": str(sum(map(int, planned.groups()[1:])))} if planned else {}
     if (out / "summary.json").is_file():
         summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
         for stage, seconds in summary["stage_seconds"].items():

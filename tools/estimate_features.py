@@ -55,7 +55,8 @@ def features(cases: list[Case], processes: int) -> Iterator[dict[str, Any]]:
 class _Worker:
     def __init__(self, zygotes: Zygotes) -> None:
         self._zygotes = zygotes
-        self._config = JudgeConfig(device="cpu", compile="never", timeout_s=20.0)
+        # A run at the full size takes most of the time, and leaves these estimates as they are.
+        self._config = JudgeConfig(device="cpu", compile="never", timeout_s=20.0, full_size_share=0)
         self._compiler = Compiler(lambda: ForkServer(zygotes.fork("compile")[1]), CompileCache())
         self._start()
 
@@ -70,7 +71,8 @@ class _Worker:
         started = time.monotonic()
         try:
             send_frame(self._channel, {**request, "config": self._config.model_dump(mode="json")})
-            reply, _ = receive_frame(self._channel)
+            while (reply := receive_frame(self._channel)[0])["kind"] in ("loading", "loaded"):
+                pass
             eager = Reference(case.problem, 1).eager_launches
         except Exception as error:  # noqa: BLE001 (one case must not end the run)
             self._start()

@@ -1,7 +1,7 @@
 """Measure the kernels that calibrate the estimate, on one NVIDIA GPU, in less than four minutes.
 
     python3 tools/gpu/estimate_calibration.py [--budget SECONDS] [--out FILE]
-    python3 tools/gpu/estimate_calibration.py --rehearse    # without a GPU: loads every case, launches nothing
+    python3 tools/gpu/estimate_calibration.py --rehearse    # without a GPU: loads every case and calls its reference
 
 Needs torch, triton and pydantic. Kernels are compiled by a pool of processes first, then measured by one. Time of a
 kernel and of its reference: device events around one call, with a cold L2 cache, while the device waits until the host
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import types
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from estimate_cases import Case, all_cases  # noqa: E402  # pyright: ignore[reportMissingImports]
 
+Call = Callable[[], Any]
 STARTED = time.monotonic()
 _SOURCES = Path(tempfile.gettempdir()) / f"estimate-calibration-{os.getuid()}"
 _FLUSH_BYTES = 256 << 20
@@ -57,20 +59,50 @@ def load(name: str, source: str) -> types.ModuleType:
     return module
 
 
-def build(case: Case, device: str = "cuda") -> tuple[Any, Any, list[Any]]:
-    """Return the reference, the candidate with the same weights, and the inputs, made on the device."""
+def build(case: Case, device: str = "cuda") -> tuple[Call, Call]:
+    """Return calls of the reference and of the candidate, with the same weights and inputs, made on the device.
+
+    What the reference makes in its call is made there too, as on the judge's GPU.
+    """
     import torch
 
     problem, kernel = load("problem", case.problem), load("kernel", case.kernel)
-    torch.manual_seed(0)
     with torch.device(device):
         arguments = problem.get_init_inputs()
-        model = problem.Model(*arguments).to(device)
-        candidate = kernel.ModelNew(*arguments).to(device)
+        model = _seeded(lambda: problem.Model(*arguments).to(device))
+        candidate = _seeded(lambda: kernel.ModelNew(*arguments).to(device))
         given = problem.get_inputs()
     candidate.load_state_dict(model.state_dict(), strict=False)
     inputs = [value.to(device) if isinstance(value, torch.Tensor) else value for value in given]
-    return model, candidate, inputs
+
+    def reference() -> Any:
+        with torch.device(device):
+            return model(*inputs)
+
+    return reference, lambda: candidate(*inputs)
+
+
+def _seeded(make: Call) -> Any:
+    """Return what is made with one seed: parameters of other names are drawn alike."""
+    import torch
+
+    torch.manual_seed(0)
+    return make()
+
+
+def rehearse(case: Case) -> str | None:
+    """Load a case and call its reference without a device; returns an error.
+
+    One that asks for the device, or reads a value, cannot be called without it.
+    """
+    import torch
+
+    try:
+        with torch.no_grad():
+            build(case, "meta")[0]()
+    except Exception as error:  # noqa: BLE001 (one case must not end the run)
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def compile_one(case: Case) -> tuple[str, str | None]:
@@ -78,11 +110,11 @@ def compile_one(case: Case) -> tuple[str, str | None]:
     import torch
 
     try:
-        _, candidate, inputs = build(case)
+        _, candidate = build(case)
         with torch.no_grad():
-            candidate(*inputs)
+            candidate()
             torch.cuda.synchronize()
-        del candidate, inputs
+        del candidate
         torch.cuda.empty_cache()
     except Exception as error:  # noqa: BLE001 (one case must not end the run)
         return case.name, f"{type(error).__name__}: {str(error)[:300]}"
@@ -153,15 +185,15 @@ def measure(case: Case, stopwatch: Stopwatch, loaded: dict[str, dict[str, Any]])
     import torch
     from triton.testing import do_bench
 
-    model, candidate, inputs = build(case)
+    reference, candidate = build(case)
     loaded.clear()
     with torch.no_grad():
-        expected, found = model(*inputs), candidate(*inputs)
+        expected, found = reference(), candidate()
         agrees = _agrees(expected, found)
         del expected, found
-        candidate_ms = stopwatch.ms(lambda: candidate(*inputs))
-        reference_ms = stopwatch.ms(lambda: model(*inputs))
-        bench_ms = do_bench(lambda: candidate(*inputs), warmup=1, rep=5, return_mode="median")
+        candidate_ms = stopwatch.ms(candidate)
+        reference_ms = stopwatch.ms(reference)
+        bench_ms = do_bench(candidate, warmup=1, rep=5, return_mode="median")
     return {
         "candidate_ms": statistics.median(candidate_ms),
         "candidate_quartiles": statistics.quantiles(candidate_ms, n=4)[::2],
@@ -194,10 +226,9 @@ def main() -> None:
     say(f"{len(cases)} cases of {len({(case.family, case.kernel_name) for case in cases})} kernels")
     if options.rehearse:
         for case in cases:
-            try:
-                build(case, "meta")
-            except Exception as error:  # noqa: BLE001 (one that asks for the device cannot be loaded without it)
-                say(f"{case.name}: {type(error).__name__}: {error}")
+            error = rehearse(case)
+            if error is not None:
+                say(f"{case.name}: {error}")
         return
     errors = _compiled(cases, options.processes, 0.45 * options.budget)
     import torch

@@ -14,7 +14,7 @@ from estimate_mutations import OPERATORS, mutated
 from estimate_pairs import all_pairs
 from estimate_pairs_of_memory import memory_pairs
 from estimate_pairs_of_work import work_pairs
-from estimate_search import MOST_A_PROBLEM, Kernel, record
+from estimate_search import MOST_A_PROBLEM, Kernel, record, summary
 from sanitizer_cases import Case, all_cases
 
 SOURCES = sorted({pair.good for pair in [*all_pairs(), *memory_pairs(), *work_pairs()]})
@@ -55,6 +55,13 @@ def test_the_record_has_the_largest_rises_over_the_roots_with_parents_and_few_of
     assert best["estimates"] == {"kernel": 2.0 * 3.0**7, "parent": 2.0 * 3.0**6, "root": 2.0}
     assert best["sources"] == {"kernel": "second 6", "parent": "second 5", "root": "root"}
     assert best["changes"] == [f"change {step}" for step in range(7)]
+
+
+def test_small_rises_are_no_missed_ones_and_what_is_not_correct_on_the_gpu_is_not_comparable() -> None:
+    rises = [(1.3, 1.0), (1.2, 1.2), (1.5, None), (1.05, 0.7), (1.02, 0.98), (1.01, 2.5), (1.01, None)]
+    assert summary([{"rise": rise, "measured_rise": measured} for rise, measured in rises]) == (
+        "1 of 2 rises are not there; 1 of 3 below 1.1 are slower by as much; 2 were not comparable"
+    )
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)

@@ -98,14 +98,25 @@ def test_sums_are_rounded_once(counts: list[float]) -> None:
     assert launch(**dict(zip(units, counts, strict=True))).matrix_flops == exact
 
 
-def test_what_is_read_again_costs_as_much_as_does_not_fit_into_the_cache() -> None:
-    """An H200 takes 1.06, 1.81 and 1.85 times as long for rows of 16 KB, 256 KB and 1 MB that are read twice."""
+@pytest.mark.parametrize(("row_bytes", "measured"), [(64 << 10, 1.32), (256 << 10, 1.81), (1 << 20, 1.85)])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_what_is_read_again_costs_as_much_as_does_not_fit_into_the_cache(
+    row_bytes: int, measured: float, warps: int
+) -> None:
+    """An H200 takes so many times as long for rows that 8 warps read twice (1.06 for rows of 16 KB)."""
+    assert _twice_over_once(row_bytes, warps) == pytest.approx(measured, rel=0.1)
+    assert _twice_over_once(16 << 10, warps) == 1.0
 
-    def ratio(row_bytes: float) -> float:
-        once = launch(programs=2**28 / row_bytes, dram=2**28)
-        twice = once.model_copy(update={"reread_bytes": 2**28, "reread_reach": row_bytes})
-        return time_of(twice, H100) / time_of(once, H100)
 
-    assert ratio(16 << 10) == 1.0
-    assert ratio(256 << 10) == pytest.approx(1.81, rel=0.1)
-    assert ratio(1 << 20) == pytest.approx(1.85, rel=0.1)
+@pytest.mark.parametrize("row_bytes", [64 << 10, 256 << 10, 1 << 20])
+@pytest.mark.parametrize("warps", [16, 32])
+def test_more_warps_keep_no_more_in_the_cache(row_bytes: int, warps: int) -> None:
+    """A softmax over rows of 256 KB, which reads them twice, takes an H200 as long with 32 warps as with 8."""
+    assert _twice_over_once(row_bytes, warps) == pytest.approx(_twice_over_once(row_bytes, 8), rel=0.01)
+
+
+def _twice_over_once(row_bytes: float, warps: int) -> float:
+    """Return the time for rows that are read twice over that for rows read once; 256 MB in all."""
+    once = launch(programs=2**28 / row_bytes, dram=2**28).model_copy(update={"options": {"num_warps": warps}})
+    twice = once.model_copy(update={"reread_bytes": 2**28, "reread_reach": row_bytes})
+    return time_of(twice, H100) / time_of(once, H100)

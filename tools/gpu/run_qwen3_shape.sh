@@ -1,7 +1,7 @@
 #!/bin/bash
-# run_qwen3_shape.sh OUT 0.6B|8B|8B-adapters|tiny|tiny-small [SETTING…]: one whole iteration of qwen3-8b-multi-turn.yaml, held-out
-# evaluation before and after it, with a randomly initialised model of Qwen3's shape and a tokenizer of Qwen3's format
-# (qwen3_shape.py makes them, problems and pairs). 0.6B: one GPU of 80 GB. 8B: two, 256 GiB of memory, 128 GB of disk.
+# run_qwen3_shape.sh OUT 0.6B|8B|8B-adapters|tiny|tiny-small [SETTING…]: one whole iteration of
+# qwen3-8b-multi-turn.yaml, held-out evaluation before and after it, with a randomly initialised model of Qwen3's shape
+# and a tokenizer of Qwen3's format (qwen3_shape.py makes them, problems and pairs). 0.6B: one GPU of 80 GB. 8B: two, 256 GiB of memory, 128 GB of disk.
 # 8B-adapters: SFT and RL of adapters, on one GPU of 141 GB.
 # tiny, tiny-small (vocabulary of 4,096): rehearsals without a GPU.
 # Needs the extra `train` in PYTHON (default: python3) and SGLang where the configuration finds it (KERNELMILL_SGLANG).
@@ -62,7 +62,8 @@ if command -v nvidia-smi > /dev/null; then
   samplers+=($!)
 fi
 began=$SECONDS
-"$python" tools/gpu/qwen3_shape.py inputs "$inputs" "${shape%-adapters}" > "$out/inputs.log" 2>&1 || { cat "$out/inputs.log"; exit 1; }
+"$python" tools/gpu/qwen3_shape.py inputs "$inputs" "${shape%-adapters}" > "$out/inputs.log" 2>&1 ||
+  { cat "$out/inputs.log"; exit 1; }
 echo "inputs: $((SECONDS - began)) s: $(tail -n 1 "$out/inputs.log")"
 run plan > "$out/plan.log" 2>&1 || echo "plan: exit code $?" # said, and tried all the same
 cat "$out/plan.log"

@@ -1,6 +1,7 @@
 """Inputs with a few large elements, and what they show: a part of the input that a kernel leaves out."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +127,13 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
 
     of_one = 2 * made.input_bytes + 3 * 2 * 4
     assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]
+
+
+@pytest.mark.parametrize(("mib", "calls"), [(1, 32), (8, 16), (16, 8), (17, 0), (64, 0)])
+def test_calls_with_large_inputs_are_not_made_one_by_one(mib: int, calls: int) -> None:
+    made: Any = SimpleNamespace(input_bytes=mib << 20)
+    unused: Any = None
+    assert CallSets(made, SEED, unused, 12 << 30, nothing).serial_calls == calls
 
 
 class SlowCopies(HostTransport):

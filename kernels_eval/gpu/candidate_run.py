@@ -252,9 +252,9 @@ class CandidateRun:
     def check_waited_for(self) -> None:
         """Compare the time of calls one by one with the longest kernel; what they overlap by counts as time."""
         times = self._times
-        if times.serial_s is None:
+        if times.serial_s is None or times.told_serial_s is None:
             return
-        at_most_s = times.serial_s + self._overheads.serial.spread_s
+        at_most_s = times.told_serial_s + self._overheads.serial.spread_s
         check_waited_for(at_most_s, self._longest_s, self._is_repeated)
         candidate_s = times.candidate.seconds
         late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s)

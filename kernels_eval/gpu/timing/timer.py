@@ -142,6 +142,8 @@ class Measured:
     """False if the candidate's host code waits for the device: its time counts then."""
     serial_s: float | None = None
     """Seconds of a call that starts when the one before it has ended, and its inputs have just arrived."""
+    told_serial_s: float | None = None
+    """The same without what kept it from starting or being sampled: a candidate may make that long, and not this."""
     least_serial_s: float | None = None
     """The least of all rounds of such calls: one is made again if they seem to have overlapped before."""
 
@@ -219,11 +221,12 @@ class Timer:
         reference: list[float] = []
         second: list[float] = []
         serial_s: float | None = None
+        told_serial_s: float | None = None
         for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
                 self._profile(gated, min(plan.some(count), _MOST_PROFILED))
             if number == plan.serial_round and gated and plan.serial_calls:
-                serial_s = self._serial_s()
+                serial_s, told_serial_s = self._serial_s()
             calls, request = device.new_calls(plan.some(count)), self._request(gated)
             made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
@@ -241,6 +244,7 @@ class Timer:
             calls=count,
             is_gated=gated,
             serial_s=serial_s,
+            told_serial_s=told_serial_s,
             least_serial_s=None if serial_s is None else self._least_serial_s(serial_s, found.seconds),
         )
 
@@ -253,14 +257,16 @@ class Timer:
                 ErrorCategory.CLOCK_DISAGREEMENT, "a profiled round did not get into the device's queue"
             )
 
-    def _serial_s(self) -> float:
-        """Have a round's calls made one by one; returns the seconds of one."""
+    def _serial_s(self) -> tuple[float, float]:
+        """Have a round's calls made one by one; returns the seconds of one, and those that the device told."""
         _, made = self._checked(self.plan.serial_calls, replace(self._request(True), serial=True))
         if made.gave_up:
             raise UnreliableTimingError(
                 ErrorCategory.CLOCK_DISAGREEMENT, "calls one by one did not get into the device's queue"
             )
-        return median(self.plan.overheads.serial.call_s(call) for call in made.serial)
+        overhead = self.plan.overheads.serial
+        told_s = median(call.spent_s for call in made.serial) - overhead.spent_s
+        return median(overhead.call_s(call) for call in made.serial), told_s
 
     def _least_serial_s(self, serial_s: float, call_s: float) -> float:
         """Make calls one by one again while they seem to have overlapped before; returns the least seconds of one.
@@ -271,7 +277,7 @@ class Timer:
             if not self.plan.late_s(call_s, serial_s):
                 break
             with contextlib.suppress(UnreliableTimingError):  # what is known already stands
-                serial_s = min(serial_s, self._serial_s())
+                serial_s = min(serial_s, self._serial_s()[0])
         return serial_s
 
     def _first_round(self) -> tuple[bool, int]:

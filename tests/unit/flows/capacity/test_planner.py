@@ -11,6 +11,8 @@ from flows.settings.configuration import load_configuration
 from tasks.training.config import check_heads
 
 CONFIGS = Path("deployments/configs")
+GATHERED_FOR_NOTHING = Assumptions(gathered_launch=1.0)
+"""What ZeRO-3 costs the host hides what is compared."""
 ON_GPUS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(("qwen", "kernelllm")))
 QWEN3 = KNOWN["Qwen/Qwen3-8B"]
 
@@ -143,13 +145,11 @@ def test_a_mixture_of_experts_computes_with_its_active_weights_and_holds_all():
     found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
     dense = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", ["update.ranks=8"]), GPUS["h100"])
     assert found.training["weights"] > 3 * dense.training["weights"]
-    # Where the host, which launches more layers, costs nothing.
-    free = Assumptions(launch_s=0.0)
     experts, one = (
-        plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", given), GPUS["h100"], assumed=free)
+        plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", given), GPUS["h100"], GATHERED_FOR_NOTHING)
         for given in (settings, ["update.ranks=8"])
     )
-    assert experts.training_tokens_s > 2 * one.training_tokens_s
+    assert experts.training_tokens_s > 1.1 * one.training_tokens_s  # the host launches more layers
     adapted = [*settings, "update.lora.rank=16"]
     job = training_job(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", adapted), found.shape)
     assert job.trained == 48 * 16 * (2 * (2048 + 4096) + 2 * (2048 + 512))
@@ -198,8 +198,8 @@ def test_hosts_start_their_ranks_at_the_same_time():
 
 
 def test_agents_as_adapters_take_at_most_a_third_longer_than_one_policy():
-    def planned(name: str, *settings: str) -> CapacityPlan:
-        return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS["h100"])
+    def planned(name: str, *settings: str, assumed: Assumptions | None = None) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS["h100"], assumed)
 
     adapters = planned("agents-qwen2.5-coder-7b-adapters")
     assert adapters.fits
@@ -207,5 +207,7 @@ def test_agents_as_adapters_take_at_most_a_third_longer_than_one_policy():
     assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda").iterations_s
     # One policy with a critic takes longer than one without: the same holds for equal estimators.
     assert adapters.iterations_s <= 1.3 * planned("qwen2.5-coder-7b-cuda", "update.advantage=turn_rloo").iterations_s
-    with_critics = planned("agents-qwen2.5-coder-7b-adapters", "update.advantage=gae")
-    assert with_critics.iterations_s > 1.3 * adapters.iterations_s
+    critics = "agents-qwen2.5-coder-7b-adapters", "update.advantage=gae"
+    assert planned(*critics).iterations_s > 1.3 * adapters.iterations_s
+    one = planned("qwen2.5-coder-7b-cuda", assumed=GATHERED_FOR_NOTHING)
+    assert planned(*critics, assumed=GATHERED_FOR_NOTHING).iterations_s > 1.3 * one.iterations_s

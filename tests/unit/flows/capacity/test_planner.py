@@ -12,7 +12,7 @@ from tasks.training.config import check_heads
 
 CONFIGS = Path("deployments/configs")
 GATHERED_FOR_NOTHING = Assumptions(gathered_launch=1.0)
-"""What ZeRO-3 costs the host hides what is compared."""
+"""Gathering that costs the host nothing: its cost would hide what is compared."""
 ON_GPUS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(("qwen", "kernelllm")))
 QWEN3 = KNOWN["Qwen/Qwen3-8B"]
 

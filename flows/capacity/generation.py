@@ -1,4 +1,4 @@
-"""Generation of a run's answers: how long conversations are, how fast its servers answer, what their caches hold."""
+"""Generation of a run's answers: lengths of its conversations, speed of its servers, and room of their caches."""
 
 import math
 from collections.abc import Sequence

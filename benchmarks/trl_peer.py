@@ -34,6 +34,37 @@ class PeerStep:
     """Processor time of all threads, which a busy machine changes least."""
 
 
+class Clock(TrainerCallback):
+    """Measures whole optimizer steps: appends each to `taken`, after a call of `before_step`."""
+
+    def __init__(self, taken: list[PeerStep], before_step: Callable[[], None]) -> None:
+        self._taken = taken
+        self._before_step = before_step
+        self._started, self._started_cpu = 0.0, 0.0
+
+    def on_step_begin(self, *arguments: Any, **options: Any) -> None:
+        self._before_step()
+        self._taken.append(PeerStep())
+        _wait()
+        self._started, self._started_cpu = time.perf_counter(), time.process_time()
+
+    def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
+        if len(self._taken) == 1:  # after clipping, which is undone once its norm is known
+            squares = [p.grad.double().pow(2).sum() for p in options["model"].parameters() if p.grad is not None]
+            self._taken[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
+
+    def on_step_end(self, *arguments: Any, **options: Any) -> None:
+        _wait()
+        self._taken[-1].seconds = time.perf_counter() - self._started
+        self._taken[-1].cpu_seconds = time.process_time() - self._started_cpu
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any) -> None:
+        if logs and "grad_norm" in logs:
+            step = self._taken[-1]
+            step.gradient_norm = float(logs["grad_norm"])
+            step.exact_gradient_norm /= min(1.0, CLIP / (step.gradient_norm + 1e-6))
+
+
 def run_trl(
     model: Any,
     tokenizer: Any,
@@ -55,7 +86,6 @@ def run_trl(
     size = len(batch.prompts)
     assert size % rows == 0, f"{size} sequences are no multiple of {rows}"
     taken: list[PeerStep] = []
-    on_gpu = torch.cuda.is_available()
 
     class Recorded(GRPOTrainer):
         """Hands out the recorded batch instead of generating, and adds up its loss."""
@@ -67,35 +97,6 @@ def run_trl(
             loss = super()._compute_loss(model, inputs)
             taken[-1].loss += float(loss.detach())
             return loss
-
-    class Clock(TrainerCallback):
-        """Times whole optimizer steps."""
-
-        started, started_cpu = 0.0, 0.0
-
-        def on_step_begin(self, *arguments: Any, **options: Any) -> None:
-            before_step()
-            taken.append(PeerStep())
-            _wait(on_gpu)
-            self.started, self.started_cpu = time.perf_counter(), time.process_time()
-
-        def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
-            if len(taken) == 1:  # after clipping, which is undone once its norm is known
-                squares = [p.grad.double().pow(2).sum() for p in options["model"].parameters() if p.grad is not None]
-                taken[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
-
-        def on_step_end(self, *arguments: Any, **options: Any) -> None:
-            _wait(on_gpu)
-            taken[-1].seconds = time.perf_counter() - self.started
-            taken[-1].cpu_seconds = time.process_time() - self.started_cpu
-
-        def on_log(
-            self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any
-        ) -> None:
-            if logs and "grad_norm" in logs:
-                step = taken[-1]
-                step.gradient_norm = float(logs["grad_norm"])
-                step.exact_gradient_norm /= min(1.0, CLIP / (step.gradient_norm + 1e-6))
 
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
@@ -119,7 +120,7 @@ def run_trl(
             save_strategy="no",
             logging_steps=1,
             disable_tqdm=True,
-            use_cpu=not on_gpu,
+            use_cpu=not torch.cuda.is_available(),
             **settings,
         )
         Recorded(
@@ -128,7 +129,7 @@ def run_trl(
             args=config,
             train_dataset=Dataset.from_list([{"prompt": "x"}] * size),
             processing_class=tokenizer,
-            callbacks=[Clock()],
+            callbacks=[Clock(taken, before_step)],
         ).train()
     return taken
 
@@ -154,6 +155,6 @@ def padded_tensors(
     }
 
 
-def _wait(on_gpu: bool) -> None:
-    if on_gpu:
+def _wait() -> None:
+    if torch.cuda.is_available():
         torch.cuda.synchronize()

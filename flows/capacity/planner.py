@@ -5,10 +5,11 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
+from flows.capacity.generation import generation_of
 from flows.capacity.memory import (
     GIB,
     STAGES,
@@ -16,8 +17,6 @@ from flows.capacity.memory import (
     Stage,
     TrainingJob,
     checkpoint_bytes,
-    generation_room,
-    served_share,
     shape_of,
     training_memory,
 )
@@ -25,13 +24,11 @@ from flows.capacity.sharing import gpu_memory_beside, host_memory, servers_of
 from flows.capacity.speed import (
     Assumptions,
     Gpu,
-    generated_tokens_a_second,
     heldout_problems,
     host_step_seconds,
     training_tokens_a_second,
 )
 from flows.settings.configuration import RunConfig
-from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
 from tasks.rollout.config import RolloutJudgeConfig
 from tasks.training.config import SMALL_SHARE
@@ -46,8 +43,6 @@ LADDER = (
     "update.tokens_per_rank=2048",
 )
 """Settings to try in this order if memory does not suffice."""
-_DEFAULT_FRACTION = 0.85
-"""SGLang's share of a GPU's memory, if no flag sets it."""
 
 
 @dataclass(frozen=True)
@@ -144,42 +139,22 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     assumed = assumed or Assumptions()
     shape = shape_of(config.model)
     update, rollout = config.update, config.rollout
-    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
-    answer = rollout.sampling.max_new_tokens
-    history = rollout.episode.history_tokens or (turns - 1) * answer
-    longest = assumed.prompt_tokens + min((turns - 1) * answer, history) + answer
-    share_of_longest = math.ceil(longest / update.context_parallel)
+    answers = generation_of(config, shape, gpu, assumed)
+    share_of_longest = math.ceil(answers.longest / update.context_parallel)
     share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # another process has the rest of the GPU
     room = gpu.memory_gib * GIB * share
     job = replace(training_job(config, shape), tokens=max(update.tokens_per_rank, share_of_longest))
     used = training_memory(job)
     of_sft = {} if config.sft.is_left_out else training_memory(sft_job(config, shape))
-    samples = rollout.problems_per_iteration * rollout.samples_per_problem
-    servers = len(rollout.sglang_urls) or servers_of(config)
-    flags = rollout.sglang.flags
-    parallel = int(_flag(flags, "--tp-size", _flag(flags, "--tp", 1)))
-    fraction = served_share(
-        shape, gpu.memory_gib * GIB,
-        _flag(flags, "--mem-fraction-static", rollout.sglang.memory_share or _DEFAULT_FRACTION),
-        parallel, _flag(flags, "--max-total-tokens", math.inf),
-    )  # fmt: skip
-    sequences = min(rollout.sglang.concurrency, math.ceil(samples / max(servers, 1)))
-    mean_answer = assumed.answer_share * answer
-    context = assumed.prompt_tokens + turns * mean_answer / 2
-    generation = (
-        generated_tokens_a_second(shape, gpu, servers, parallel, sequences, context, assumed) if servers else None
-    )
     judges = config.rollout.judge_actors
-    judged = samples * turns / _judged_a_second(config, assumed, config.rollout.judge)
-    answering_s = turns * mean_answer / generation if generation else 0.0
+    judged = answers.samples * answers.turns / _judged_a_second(config, assumed, config.rollout.judge)
     heldout = heldout_problems(config) * (config.evaluation.samples_per_problem + config.evaluation.greedy)
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
     keeps = _keeps_engines(config, used, gpu)
-    trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
     training = training_tokens_a_second(
         shape, gpu, job, assumed,
-        min(job.tokens, trained_tokens / (update.optimizer_steps * update.ranks)),
+        min(job.tokens, answers.trained_tokens / (update.optimizer_steps * update.ranks)),
         int(job.reference) + int(update.old_log_probs != "sampler"), update.compile,
     )  # fmt: skip
     return CapacityPlan(
@@ -192,35 +167,28 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         stage=job.stage,
         lowest_stage=_first_fitting_stage(job, room),
         fewest_ranks=_fewest_ranks(job, room),
-        cache_tokens=generation_room(shape, gpu.memory_gib * GIB, fraction, parallel) if servers else None,
-        wanted_cache_tokens=sequences * longest,
+        cache_tokens=answers.cache_tokens,
+        wanted_cache_tokens=answers.sequences * answers.longest,
         share_of_longest=share_of_longest,
-        sequences=sequences,
+        sequences=answers.sequences,
         checkpoint_bytes=weights + optimizer,
         disk_bytes=disk_bytes(config, shape),
         host=host,
-        beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
+        beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, answers.served_share),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,
         gpus=gpus_of(config),
         training_tokens_s=training,
-        generation_tokens_s=generation,
+        generation_tokens_s=answers.tokens_s,
         sft_s=_sft_seconds(config, shape, gpu, assumed),
-        evaluation_s=heldout * (answering_s + turns / _judged_a_second(config, assumed)),
-        rollout_s=samples * answering_s + judged,
-        update_s=update.epochs * trained_tokens / training,
+        evaluation_s=heldout * (answers.conversation_s + answers.turns / _judged_a_second(config, assumed)),
+        rollout_s=answers.samples * answers.conversation_s + judged,
+        update_s=update.epochs * answers.trained_tokens / training,
         host_step_s=update.epochs
         * update.optimizer_steps
-        * host_step_seconds(
-            job.stepped_parameters,
-            job.offloaded,
-            update.ranks * update.threads_per_rank,
-            assumed,
-        ),
-        starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
-        / math.ceil(update.ranks / assumed.ranks_a_host)
-        / assumed.starting,
+        * host_step_seconds(job.stepped_parameters, job.offloaded, update.ranks * update.threads_per_rank, assumed),
+        starting_s=_starting_seconds(update.ranks, used, host, assumed),
         starts=_starts(config, keeps),
         saving_s=(config.trained_policies * weights + _states_written(config, keeps) * optimizer) / assumed.saving,
         iterations=config.iterations,
@@ -248,6 +216,12 @@ def _starts(config: RunConfig, keeps: bool) -> tuple[int, int]:
     if not config.update.optimizer_state:
         return trained, trained
     return trained, 0 if keeps else trained - 1
+
+
+def _starting_seconds(ranks: int, used: Mapping[str, float], host: Mapping[str, float], assumed: Assumptions) -> float:
+    """Return the seconds until an update's engine has its models and its optimizer; hosts start at the same time."""
+    started = ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"]
+    return started / math.ceil(ranks / assumed.ranks_a_host) / assumed.starting
 
 
 def _states_written(config: RunConfig, keeps: bool) -> float:
@@ -369,12 +343,3 @@ def _adapter_parameters(shape: Shape, rank: int) -> int:
     if not shape.experts:
         sides += 3 * (shape.hidden + shape.intermediate)
     return shape.layers * rank * sides
-
-
-def _flag(flags: Sequence[str], name: str, default: float) -> float:
-    if name not in flags:
-        return default
-    try:
-        return float(flags[list(flags).index(name) + 1])
-    except (IndexError, ValueError) as error:
-        raise InputError(f"rollout.sglang.flags: expected a number after {name}") from error

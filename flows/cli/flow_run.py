@@ -20,6 +20,7 @@ from flows.cli.interruption import telling_how_to_go_on
 
 if TYPE_CHECKING:
     from flows.run.state import RunState
+    from flows.services.prefect_server import PrefectServer
     from flows.settings.configuration import RunConfig
     from kernels_eval.errors import KernelmillError
 
@@ -99,7 +100,6 @@ def run_flow(
     from flows.run.lock import check_not_open
     from flows.run.run import listener, on_sigterm, refresh, startup_s
     from flows.services.prefect_server import prefect_server
-    from flows.services.server_access import AUTH
 
     check_not_open(run_dir)
     _remove_prefect_console_log()
@@ -112,11 +112,7 @@ def run_flow(
     beside = _import_first_stages if is_new else None
     with prefect_server(runs_dir, drawn.warned, beside, config.prefect.start_timeout_s) as server:
         startup_s.set(server.startup_s)
-        if server.unanswered:
-            console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
-        console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
-        if server.sign_in:
-            console.print(f"  its auth string is in {runs_dir / 'prefect' / AUTH}", soft_wrap=True)
+        _show_server(console, server, runs_dir)
         with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
             try:
                 value = flow(config, **arguments)
@@ -152,6 +148,17 @@ def _show_steps(console: Console, config: "RunConfig", state: "RunState") -> Non
         console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
     done_s = sum(timing.seconds for timing in state.timings.values())
     console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
+
+
+def _show_server(console: Console, server: "PrefectServer", runs_dir: Path) -> None:
+    """Print where the run's Prefect server is, and where its auth string."""
+    from flows.services.server_access import AUTH
+
+    if server.unanswered:
+        console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
+    console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
+    if server.sign_in:
+        console.print(f"  its auth string is in {runs_dir / 'prefect' / AUTH}", soft_wrap=True)
 
 
 def _import_first_stages() -> None:

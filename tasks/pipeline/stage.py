@@ -196,37 +196,8 @@ class StageTask(Generic[P, R]):
 
         def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:
             nonlocal attempts
-            from tasks.pipeline.prefect_artifacts import publish_refusal, publish_summary, shown_progress
-
             attempts += 1
-            _check_not_stopped(workspace, label)
-            workspace.tell(lambda listener: listener.started(label))
-            workspace.before_work()
-            begun = time.perf_counter()
-            limit_s = workspace.stages.timeout_of(self.name)
-            try:
-                with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
-
-                    def progress(done: int, total: int, **figures: float) -> None:
-                        workspace.tell(lambda listener: listener.progressed(label, done, total, figures))
-                        show(done, total)
-
-                    reference = self.function(replace(stage, progress=progress), *args, **kwargs)
-            except InputError as error:
-                publish_refusal(workspace.run_id, self.name, label, error)
-                raise
-            except Exception as error:
-                _check_not_stopped(workspace, label)  # its workers were ended
-                if heals(error) and attempts <= workspace.stages.retries:
-                    reason = first_line(error).rstrip(".")
-                    workspace.warn(f"{label}: {reason}; it is tried again")
-                raise
-            seconds = round(time.perf_counter() - begun, 3)
-            docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
-            publish_summary(workspace.run_id, self.name, label, reference, seconds, docs_dir)
-            return StageOutcome.model_validate(
-                {"reference": reference.stored_in(workspace.runs_dir), "seconds": seconds}
-            )
+            return self._compute(stage, attempts, *args, **kwargs)
 
         try:
             shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
@@ -266,6 +237,38 @@ class StageTask(Generic[P, R]):
         workspace.makers.setdefault(made.uri, make_again)  # a check returns what an earlier stage made
         workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not attempts))
         return made  # pyright: ignore[reportReturnType]  # the union member that the function returned
+
+    def _compute(self, stage: Stage, attempt: int, /, *args: P.args, **kwargs: P.kwargs) -> StageOutcome:
+        """Compute the stage, and show it to listeners and in Prefect. `attempt`: its number, the first is 1."""
+        from tasks.pipeline.prefect_artifacts import publish_refusal, publish_summary, shown_progress
+
+        workspace, label = stage.workspace, stage.label
+        _check_not_stopped(workspace, label)
+        workspace.tell(lambda listener: listener.started(label))
+        workspace.before_work()
+        begun = time.perf_counter()
+        limit_s = workspace.stages.timeout_of(self.name)
+        try:
+            with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
+
+                def progress(done: int, total: int, **figures: float) -> None:
+                    workspace.tell(lambda listener: listener.progressed(label, done, total, figures))
+                    show(done, total)
+
+                reference = self.function(replace(stage, progress=progress), *args, **kwargs)
+        except InputError as error:
+            publish_refusal(workspace.run_id, self.name, label, error)
+            raise
+        except Exception as error:
+            _check_not_stopped(workspace, label)  # its workers were ended
+            if heals(error) and attempt <= workspace.stages.retries:
+                reason = first_line(error).rstrip(".")
+                workspace.warn(f"{label}: {reason}; it is tried again")
+            raise
+        seconds = round(time.perf_counter() - begun, 3)
+        docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
+        publish_summary(workspace.run_id, self.name, label, reference, seconds, docs_dir)
+        return StageOutcome.model_validate({"reference": reference.stored_in(workspace.runs_dir), "seconds": seconds})
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""

@@ -25,7 +25,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.agents.team import lead_of
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
-from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
+from tasks.rollout.config import EpisodeConfig, JudgeActorsConfig, JudgingPlace, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, authors_in, plan_episodes
@@ -37,7 +37,7 @@ from tasks.rollout.kept_episodes import KeptEpisodes, kept_episodes
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
-from tasks.rollout.refill import Refill, run_and_refill
+from tasks.rollout.refill import Refill, RefillRecord, run_and_refill
 from tasks.trajectories.groups import SHARED_KEY
 from tasks.trajectories.schema import KEPT_TOKENS, POLICY_VERSION
 
@@ -112,7 +112,7 @@ async def _roll_out(
     from tasks.trajectories.json_logs import JsonLogs
     from tasks.trajectories.writer import write_trajectories
 
-    config, sampling = request.config, request.config.sampling
+    config = request.config
     rows = read_problems(request.problems, request.split)
     if not rows:
         raise InputError(f"{request.problems.uri}: expected {request.split.value} problems, found none")
@@ -127,19 +127,14 @@ async def _roll_out(
         samples = config.samples_per_problem
         return plan_episodes(rows, request.split, problems, samples, request.iteration, request.seed, skip, weights)
 
-    if request.split is Split.TRAIN and not sampling.is_on_policy:
-        logger.warning(
-            "training samples are drawn with temperature %g, top_p %g, top_k %d: "
-            "off the policy that is trained; on it are 1, 1, 0",
-            sampling.temperature, sampling.top_p, sampling.top_k,
-        )  # fmt: skip
+    _warn_of_sampling(request)
     context = RolloutContext(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
         authors=authors_in(request.policy, episode.agents),
         tokenizer=tokenizer,
         episode=episode,
-        sampling=sampling,
+        sampling=config.sampling,
         backend=request.judge.backend,
     )
     if episode.system_message is not None:
@@ -163,28 +158,48 @@ async def _roll_out(
     if left_out := counts.left_out:
         logger.warning("%d of %d episodes left out: their prompts leave no room", left_out, left_out + counts.planned)
     seconds = time.perf_counter() - started
+    metadata = _metadata(request, episode, refilled, counts, seconds)
     return await asyncio.to_thread(
-        write_trajectories,
-        trajectories,
-        config.episode.gamma,
-        request.destination,
-        {
-            "episode": episode.model_dump(mode="json"),
-            **({} if focus is None else {FOCUS_KEY: focus.model_dump(mode="json")}),
-            MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
-            REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
-            "sampling": sampling.model_dump(mode="json"),
-            "engine": config.engine,
-            POLICY_VERSION: request.policy.weight_version,
-            SHARED_KEY: config.samples_per_kernel,
-            "seconds": round(seconds, 3),
-            "prompt_tokens": counts.prompt_tokens,
-            "generated_tokens": counts.tokens,
-            KEPT_TOKENS: counts.kept_tokens,
-            "infrastructure_errors": counts.faults,
-            "episodes_left_out": counts.left_out,
-        },
+        write_trajectories, trajectories, config.episode.gamma, request.destination, metadata
     )
+
+
+def _warn_of_sampling(request: RolloutRequest) -> None:
+    """Say so if samples that are trained on are not drawn from the policy itself."""
+    sampling = request.config.sampling
+    if request.split is Split.TRAIN and not sampling.is_on_policy:
+        logger.warning(
+            "training samples are drawn with temperature %g, top_p %g, top_k %d: "
+            "off the policy that is trained; on it are 1, 1, 0",
+            sampling.temperature, sampling.top_p, sampling.top_k,
+        )  # fmt: skip
+
+
+def _metadata(
+    request: RolloutRequest,
+    episode: EpisodeConfig,
+    refilled: RefillRecord | None,
+    counts: RolloutCounts,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the entries of the batch's manifest; `episode`: the settings as the curriculum limits them."""
+    config, curriculum, focus = request.config, request.curriculum, request.focus
+    return {
+        "episode": episode.model_dump(mode="json"),
+        **({} if focus is None else {FOCUS_KEY: focus.model_dump(mode="json")}),
+        MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
+        REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
+        "sampling": config.sampling.model_dump(mode="json"),
+        "engine": config.engine,
+        POLICY_VERSION: request.policy.weight_version,
+        SHARED_KEY: config.samples_per_kernel,
+        "seconds": round(seconds, 3),
+        "prompt_tokens": counts.prompt_tokens,
+        "generated_tokens": counts.tokens,
+        KEPT_TOKENS: counts.kept_tokens,
+        "infrastructure_errors": counts.faults,
+        "episodes_left_out": counts.left_out,
+    }
 
 
 @dataclass(frozen=True, slots=True)

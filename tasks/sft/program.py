@@ -79,13 +79,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         if config.early_stop is not None and _best_validation(rows)[1] >= config.early_stop:
             break
         started = time.perf_counter()
-        rate = learning_rate(
-            step,
-            config.decay_steps or total,
-            config.learning_rate,
-            warmup_steps=config.warmup_steps,
-            final_fraction=config.final_learning_rate_fraction,
-        )
+        rate = _rate(config, step, total)
         chosen, epoch = step_rows(step, config.batch_size, len(training), job.seed)
         sequences = [training[row] for row in chosen]
         loss, norm, trained_tokens = _optimizer_step(engine, sequences, job.engine.tokens_per_rank, rate)
@@ -128,9 +122,25 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if best_step == rows[-1]["step"]:
         save_weights(engine, tokenizer, job.folder)
     elif rank.rank == 0:
-        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ADAPTER_FOLDER, ROWS_FILE, MANIFEST)
-        shutil.copytree(job.interim.after(best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
+        _copy_policy(job.interim.after(best_step + 1), job.folder)
     yield {"rows": rows, "known": hand_over(job.folder)}
+
+
+def _rate(config: SftConfig, step: int, total: int) -> float:
+    """Return the learning rate of a step; it falls over `sft.decay_steps`, or over all steps."""
+    return learning_rate(
+        step,
+        config.decay_steps or total,
+        config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        final_fraction=config.final_learning_rate_fraction,
+    )
+
+
+def _copy_policy(interim: Path, folder: Path) -> None:
+    """Copy the policy of an interim checkpoint, and nothing that only training needs."""
+    not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ADAPTER_FOLDER, ROWS_FILE, MANIFEST)
+    shutil.copytree(interim, folder, ignore=not_the_policys, dirs_exist_ok=True)
 
 
 def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:

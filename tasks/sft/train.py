@@ -18,7 +18,7 @@ from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.sft.config import SftConfig
-from tasks.sft.conversations import encode_conversations, learn_tokenizer, read_conversations
+from tasks.sft.conversations import SftSequences, encode_conversations, learn_tokenizer, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
@@ -65,20 +65,10 @@ def train_sft(
     sequences = encode_conversations(
         tokenizer, conversations, config.max_tokens, config.validation_fraction, seed, model.template
     )
-    longest = max(sequence.length for sequence in sequences.training)
-    if longest > model.max_positions and model.pretrained is None:
-        raise InputError(
-            f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; "
-            "raise it or lower sft.max_tokens"
-        )
+    _check_sequences(sequences, model, config)
     fingerprint = digest_of(
         [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest, *roles]
     )
-    if config.early_stop is not None and not sequences.validation:
-        raise InputError(
-            "sft.early_stop: needs conversations to validate on, found none: "
-            f"sft.validation_fraction = {config.validation_fraction} of {len(sequences.training)}; raise it"
-        )
     metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
     with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
@@ -104,3 +94,18 @@ def train_sft(
         digest=published_digest(destination),
         weight_version=0 if initial is None else initial.weight_version,
     )
+
+
+def _check_sequences(sequences: SftSequences, model: ModelConfig, config: SftConfig) -> None:
+    """Raise InputError if a new model has too few positions, or an early stop nothing to validate on."""
+    longest = max(sequence.length for sequence in sequences.training)
+    if longest > model.max_positions and model.pretrained is None:
+        raise InputError(
+            f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; "
+            "raise it or lower sft.max_tokens"
+        )
+    if config.early_stop is not None and not sequences.validation:
+        raise InputError(
+            "sft.early_stop: needs conversations to validate on, found none: "
+            f"sft.validation_fraction = {config.validation_fraction} of {len(sequences.training)}; raise it"
+        )

@@ -32,7 +32,7 @@ from tasks.trajectories.groups import GroupKey
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
-from tasks.update.precompute import Scorer, load_prepared, prepare, save_prepared
+from tasks.update.precompute import Prepared, Scorer, load_prepared, prepare, save_prepared
 from tasks.update.request import UpdateRequest
 from tasks.update.step import optimizer_step, throughput
 
@@ -96,17 +96,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
     started = time.perf_counter()
     engines = _engines(rank, job)
     config, samples = job.config, job.samples.samples
-    hands = [
-        (epoch, hand)
-        for epoch in range(config.epochs)
-        for hand in deal_groups(samples, config.optimizer_steps, (job.request.seed, job.request.iteration, epoch))
-    ]
+    hands = _hands(job)
     steps = len(hands) // config.epochs
-    if job.resume is None:
-        reference = _reference(rank, job, engines.policy)
-        prepared = prepare(engines.policy, engines.critic, reference, job.samples, config, len(hands))
-    else:
-        prepared = load_prepared(job.resume, samples)
+    prepared = _prepared(rank, job, engines, len(hands))
     prepared_s = time.perf_counter() - started
     steps_before = job.request.iteration * config.optimizer_steps * config.epochs
     longest_response = max(sample.responded for sample in samples)
@@ -138,13 +130,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
                 **throughput(
                     engines.policy, [samples[row] for row in hand], seconds, rank.world_size, figures["shared_fraction"]
                 ),
-                "groups_used": job.samples.groups_used,
-                "groups_single": job.samples.groups_single,
-                "groups_constant": job.samples.groups_constant,
-                "groups_missing": job.samples.groups_missing,
-                "problems_refilled": job.problems_refilled,
-                "turns_excluded": job.samples.turns_excluded,
-                "turns_overlong": job.samples.turns_overlong,
+                **_counts(job),
                 "preparation_s": prepared_s,
             }
         )
@@ -162,12 +148,50 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
         told = len(rows)
+    _keep(rank, job, engines)
+    yield {"rows": rows, "known": hand_over(job.folder)}
+
+
+def _hands(job: UpdateJob) -> list[tuple[int, list[int]]]:
+    """Return the epoch and the samples of each optimizer step."""
+    config, request = job.config, job.request
+    return [
+        (epoch, hand)
+        for epoch in range(config.epochs)
+        for hand in deal_groups(job.samples.samples, config.optimizer_steps, (request.seed, request.iteration, epoch))
+    ]
+
+
+def _prepared(rank: RankContext, job: UpdateJob, engines: Engines, steps: int) -> Prepared:
+    """Return the tensors that are fixed before the first of so many steps, or those of an interim checkpoint."""
+    if job.resume is not None:
+        return load_prepared(job.resume, job.samples.samples)
+    reference = _reference(rank, job, engines.policy)
+    return prepare(engines.policy, engines.critic, reference, job.samples, job.config, steps)
+
+
+def _counts(job: UpdateJob) -> dict[str, int]:
+    """Return the columns that say what the batch had; the same in each row."""
+    samples = job.samples
+    return {
+        "groups_used": samples.groups_used,
+        "groups_single": samples.groups_single,
+        "groups_constant": samples.groups_constant,
+        "groups_missing": samples.groups_missing,
+        "problems_refilled": job.problems_refilled,
+        "turns_excluded": samples.turns_excluded,
+        "turns_overlong": samples.turns_overlong,
+    }
+
+
+def _keep(rank: RankContext, job: UpdateJob, engines: Engines) -> None:
+    """Write the checkpoint, unless it is there, and hold the engines for the policy's next update."""
+    config = job.config
     if not job.is_made_again:
         writes_state = config.optimizer_state and (job.request.writes_state or not stays_held(job))
         engines.save(job.folder, engines.tokenizer, writes_state)
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
         rank.held[_held_as(job.request.roles)] = engines
-    yield {"rows": rows, "known": hand_over(job.folder)}
 
 
 def held_program(rank: RankContext, job: UpdateJob) -> Iterator[bool]:

@@ -58,21 +58,9 @@ def update_policy(
     InfrastructureError if a rank dies.
     """
     config, policy, reference, past = request.config, request.policy, request.reference, request.past
-    if config.kl_coefficient > 0 and reference is None:
-        raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
-    if not has_weights(policy):
-        raise InputError(
-            f"{policy.path}: the weights of this policy were removed; begin at one whose weight version is a multiple "
-            "of update.weights_interval, or at the newest"
-        )
-    if reference is not None:
-        check_same_architecture(reference.path, policy.path)
-    dtype = dtype_of(policy.path)
-    shape = architecture_of(policy.path)
-    heads = shape["num_attention_heads"]
-    check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
-    check_adapters(config.lora, shape.get("num_experts", 0))
-    samples = read_samples(request.batch, config, vocabulary=int(shape["vocab_size"]), roles=request.roles)
+    _check_policies(request)
+    vocabulary = int(architecture_of(policy.path)["vocab_size"])
+    samples = read_samples(request.batch, config, vocabulary=vocabulary, roles=request.roles)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": request.batch.digest, "iteration": request.iteration}
     decisive = [
         metadata, reference and reference.digest, decisive_part(config),
@@ -85,7 +73,7 @@ def update_policy(
         metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")
     job = UpdateJob(
         request=request,
-        dtype=dtype,
+        dtype=dtype_of(policy.path),
         samples=samples,
         folder=destination,
         base=None if config.lora is None else base_of(policy, config.lora),
@@ -117,6 +105,24 @@ def update_policy(
     else:
         list(run_on_ranks(config, adopt_program, (digest, request.roles)))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
+
+
+def _check_policies(request: UpdateRequest) -> None:
+    """Raise InputError unless the policy can be trained as configured, from where it is, beside its reference."""
+    config, policy, reference = request.config, request.policy, request.reference
+    if config.kl_coefficient > 0 and reference is None:
+        raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
+    if not has_weights(policy):
+        raise InputError(
+            f"{policy.path}: the weights of this policy were removed; begin at one whose weight version is a multiple "
+            "of update.weights_interval, or at the newest"
+        )
+    if reference is not None:
+        check_same_architecture(reference.path, policy.path)
+    shape = architecture_of(policy.path)
+    heads = shape["num_attention_heads"]
+    check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
+    check_adapters(config.lora, shape.get("num_experts", 0))
 
 
 def _warn_of_rejected(folder: Path, iteration: int) -> None:

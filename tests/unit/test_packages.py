@@ -29,6 +29,7 @@ LIGHT = [name for name in MODULES if name.endswith((".config", ".configuration")
 HEAVY = ("torch", "triton", "ray", "prefect", "deepspeed", "transformers", "great_expectations", "wandb", "pandas")
 CONFIG_MUST_NOT = {"torch", "ray", "prefect"}
 MAX_LINES = 400  # of one idea; most have fewer than 150: a limit of 300 made people cut ideas in two
+MAX_BODY = 60
 NOT_A_VERB_OR_NOUN = {
     "What", "Which", "Where", "Who", "Whose", "When", "How", "Why", "Whether", "If", "As", "For", "From", "Of", "On", "In",
     "At", "By", "With", "After", "Before", "While", "There", "It", "They", "This", "None", "Not", "So", "And", "But",
@@ -90,6 +91,39 @@ def test_modules_are_small(package):
     lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in paths}
     long = {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > MAX_LINES}
     assert not long, f"split these at an idea (limit {MAX_LINES} lines): {long}"
+
+
+def long_functions(source: str, limit: int) -> dict[str, int]:
+    """Return the functions of a module whose bodies have more lines, with their number.
+
+    A body begins below signature and docstring: a command's options are no code. What is nested counts for both.
+    """
+    import ast
+
+    found: dict[str, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0]
+            above = first.lineno - 1 if ast.get_docstring(node) is None else first.end_lineno
+            lines = (node.end_lineno or 0) - (above or 0)
+            if lines > limit:
+                found[f"{node.name}, line {node.lineno}"] = lines
+    return found
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks", "tools"])
+def test_functions_are_small(package):
+    found = {path: long_functions(path.read_text(encoding="utf-8"), MAX_BODY) for path in sources(package)}
+    long = {str(path.relative_to(ROOT)): functions for path, functions in found.items() if functions}
+    assert not long, f"split these where there are two ideas (limit {MAX_BODY} lines of body): {long}"
+
+
+def test_a_function_is_measured_without_its_options_and_docstring():
+    command = 'async def command(\n    one,\n    two,\n):\n    """Do it.\n\n    Twice.\n    """\n    # why\n    one()\n'
+    nested = "def outer():\n    def inner():\n        a()\n        b()\n    inner()\n"
+    assert long_functions(command, 0) == {"command, line 1": 2}
+    assert long_functions(nested, 1) == {"outer, line 1": 4, "inner, line 2": 2}
+    assert not long_functions(nested, 4)
 
 
 def test_every_module_has_a_docstring_and_no_package_is_a_drawer():

@@ -182,7 +182,28 @@ def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: Judg
     out.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
-def main() -> None:
+def summary(right: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the number and the median time of the problems judged correct, and the peer's time over ours."""
+    found: dict[str, Any] = {
+        "correct": len(right),
+        "warm_s": median(row["warm_s"] for row in right) if right else None,
+    }
+    for where in ("cuda", "compiled", "cpu"):
+        pairs = [
+            (row["peer"][where]["seconds"], row["warm_s"])
+            for row in right
+            if "seconds" in row.get("peer", {}).get(where, {})
+        ]
+        if pairs:
+            found[f"peer ({where}) over ours: median"] = median(peer / ours for peer, ours in pairs)
+            found[f"peer ({where}) over ours: all together"] = sum(peer for peer, _ in pairs) / sum(
+                ours for _, ours in pairs
+            )
+    return found
+
+
+def options() -> argparse.Namespace:
+    """Return what the command line gives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds; no problem starts later")
@@ -199,7 +220,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=None, metavar="N", help="so many problems")
     parser.add_argument("--script", action="store_true", help="with --pool: also a process of the peer for each kernel")
     parser.add_argument("--tiny", action="store_true")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = options()
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
     began = time.monotonic()
     chosen = [operator.small() if given.tiny else operator for operator in operators()][:: given.every]
@@ -230,26 +255,9 @@ def main() -> None:
     if peer is not None:
         peer.close()
     right = [row for row in rows.values() if row["status"] == "correct"]
-    summary = {
-        "problems": len(rows),
-        "of": len(chosen),
-        "correct": len(right),
-        "warm_s": median(row["warm_s"] for row in right) if right else None,
-    }
-    for where in ("cuda", "compiled", "cpu"):
-        pairs = [
-            (row["peer"][where]["seconds"], row["warm_s"])
-            for row in right
-            if "seconds" in row.get("peer", {}).get(where, {})
-        ]
-        if pairs:
-            summary[f"peer ({where}) over ours: median"] = median(peer / ours for peer, ours in pairs)
-            summary[f"peer ({where}) over ours: all together"] = sum(peer for peer, _ in pairs) / sum(
-                ours for _, ours in pairs
-            )
     if right:
         say(phase_table(right))
-    say(json.dumps(summary))
+    say(json.dumps({"problems": len(rows), "of": len(chosen), **summary(right)}))
 
 
 if __name__ == "__main__":

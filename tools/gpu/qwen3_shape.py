@@ -95,33 +95,17 @@ def write_pairs(file: Path, rows: list[tuple[str, str, str]]) -> None:
 
 def write_tokenizer(folder: Path, size: int, texts: list[str]) -> Any:
     """Write a byte-level BPE of so many ids in Qwen3's files and return it, loaded as the project loads it."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     from tasks.models.tokenizer import load_tokenizer
 
-    sources = [path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "tasks").rglob("*.py"))]
-    reserved = max(VOCABULARY - BASE - len(CONTROL), 0) if size == VOCABULARY else 0
-    first_control = size - reserved - len(CONTROL)
     cut = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    learned = Tokenizer(models.BPE())
-    learned.pre_tokenizer = cut
-    wanted = min(256 + LEARNED_MERGES, first_control)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=wanted, initial_alphabet=alphabet, show_progress=False)
-    learned.train_from_iterator(texts + sources, trainer=trainer)
-    merges = [tuple(pair) for pair in json.loads(learned.to_str())["model"]["merges"]]
-    tokens = [*sorted(alphabet), *("".join(pair) for pair in merges)]
-    for pair in _further_merges(tokens, size - len(CONTROL) - len(tokens)):
-        merges.append(pair)
-        tokens.append("".join(pair))
-    tokens[first_control:first_control] = CONTROL
-    assert len(set(tokens)) == size, f"{len(set(tokens))} distinct tokens, expected {size}"
-    vocabulary = {token: number for number, token in enumerate(tokens)}
+    vocabulary, merges = _vocabulary(cut, size, texts)
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = cut
@@ -156,6 +140,32 @@ def write_tokenizer(folder: Path, size: int, texts: list[str]) -> Any:
     assert len(loaded) == size, f"{len(loaded)} tokens, expected {size}"
     assert loaded.convert_tokens_to_ids("<|im_end|>") == vocabulary["<|im_end|>"]
     return loaded
+
+
+def _vocabulary(cut: Any, size: int, texts: list[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return so many tokens with their ids, and the merges that make them: learned ones, then any that are new.
+
+    `cut`: the pre-tokenizer whose pieces are merged.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    sources = [path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "tasks").rglob("*.py"))]
+    reserved = max(VOCABULARY - BASE - len(CONTROL), 0) if size == VOCABULARY else 0
+    first_control = size - reserved - len(CONTROL)
+    learned = Tokenizer(models.BPE())
+    learned.pre_tokenizer = cut
+    wanted = min(256 + LEARNED_MERGES, first_control)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=wanted, initial_alphabet=alphabet, show_progress=False)
+    learned.train_from_iterator(texts + sources, trainer=trainer)
+    merges = [(str(one), str(other)) for one, other in json.loads(learned.to_str())["model"]["merges"]]
+    tokens = [*sorted(alphabet), *("".join(pair) for pair in merges)]
+    for pair in _further_merges(tokens, size - len(CONTROL) - len(tokens)):
+        merges.append(pair)
+        tokens.append("".join(pair))
+    tokens[first_control:first_control] = CONTROL
+    assert len(set(tokens)) == size, f"{len(set(tokens))} distinct tokens, expected {size}"
+    return {token: number for number, token in enumerate(tokens)}, merges
 
 
 def _further_merges(tokens: list[str], count: int) -> Iterator[tuple[str, str]]:

@@ -117,15 +117,19 @@ def main() -> None:
     }  # fmt: skip
     (out / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
     print(json.dumps(summary), flush=True)
-
-    command = [sys.executable, "-m", "flows.cli.main", "evaluate", str(run_dir / "config.yaml")]
-    command += ["--checkpoint", str(policy), "--set", f"runs_dir={run_dir.parent}"]
+    command = evaluation_command(run_dir, policy)
     print(f"evaluation on the run's {state.problems.heldout} held-out problems: {shlex.join(command)}", flush=True)
     if options.evaluate:
         root = Path(__file__).resolve().parents[2]
         path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
         subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": path})
         print_evaluations(run_dir, state, policy)
+
+
+def evaluation_command(run_dir: Path, policy: Path) -> list[str]:
+    """Return the command that evaluates a policy on the run's held-out problems."""
+    command = [sys.executable, "-m", "flows.cli.main", "evaluate", str(run_dir / "config.yaml")]
+    return [*command, "--checkpoint", str(policy), "--set", f"runs_dir={run_dir.parent}"]
 
 
 def problem_rows_of(config: RunConfig, state: RunState) -> list[dict[str, Any]]:

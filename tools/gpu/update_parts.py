@@ -70,10 +70,15 @@ def run_part(name: str, smoke: bool) -> None:
 
 def exact(smoke: bool) -> None:
     """Packed attention and the chunked head against plain PyTorch, values and gradients; the head's time and memory."""
-    place = device()
     torch.manual_seed(0)
     result: dict[str, Any] = {"device": device_name(), "torch": torch.__version__}
-    half = torch.bfloat16
+    _exact_attention(smoke, result)
+    _exact_head(smoke, result)
+
+
+def _exact_attention(smoke: bool, result: dict[str, Any]) -> None:
+    """Add the errors of packed attention, with and without a shared beginning, to the result, and say it."""
+    place, half = device(), torch.bfloat16
     # Fewer together than the power of two above the longest, which is the bound that the kernels get.
     lengths = [5, 300, 1, 77, 100] if smoke else [700, 3000, 1, 128, 100]
     boundaries = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=place)
@@ -105,6 +110,11 @@ def exact(smoke: bool) -> None:
                 relative_error(a, b) for a, b in zip(gradients, expected_gradients, strict=True)
             ]
     say(result)
+
+
+def _exact_head(smoke: bool, result: dict[str, Any]) -> None:
+    """Add the errors of the chunked head, and then the time and memory of both heads, to the result, and say it."""
+    place, half = device(), torch.bfloat16
     rows, hidden_size, vocabulary = (64, 32, 1000) if smoke else (4096, 1024, 151936)
     hidden = torch.randn(rows, hidden_size, device=place)
     weight = torch.randn(vocabulary, hidden_size, device=place) * 0.02

@@ -329,6 +329,7 @@ class Reference:
             aliased=tuple(address_of(value) in owned for value in results),
             shared=len({address_of(value) for value in results if value.numel()})
             < sum(value.numel() > 0 for value in results),
+            inputs_after={index: given[index] for index in changed},
         )
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -103,7 +103,7 @@ class _Worker:
 
 
 def _counts(launch: Launch) -> dict[str, Any]:
-    described = {"signature", "constants", "divisible", "line", "uncompilable"}
+    described = {"signature", "constants", "divisible", "line"}
     return launch.model_dump(mode="json", exclude=described)
 
 

@@ -192,7 +192,7 @@ def usages_of(
     if architecture not in targets and not targets:
         return [None] * len(launches)
     place = targets.index(architecture) if architecture in targets else 0
-    compiled = [launch for launch in _distinct(launches) if launch.uncompilable is None and launch.kernel_number >= 0]
+    compiled = [launch for launch in _distinct(launches) if launch.kernel_number >= 0]
     used = {
         launch.model_dump_json(): _usage(use)
         for launch, use in zip(compiled, resources[place :: len(targets)], strict=False)
@@ -206,7 +206,7 @@ def _usage(used: Resources) -> Usage:
 
 
 def _uncounted(launch: Launch) -> Launch:
-    names = ("kernel", "kernel_number", "signature", "constants", "divisible", "options", "uncompilable")
+    names = ("kernel", "kernel_number", "signature", "constants", "divisible", "options")
     return Launch(programs=0, **{name: getattr(launch, name) for name in names})
 
 

@@ -13,6 +13,7 @@ import re
 import socket
 import struct
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import triton
@@ -26,6 +27,7 @@ from kernels_eval.interpreter.triton_patches.names import compiled_function, par
 from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.trace.launch_signature import signature_type
 from kernels_eval.trace.schema import KernelSource, ModuleName
 
 _SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
@@ -69,8 +71,6 @@ def _compile(kernels: list[KernelSource], launches: list[dict[str, Any]], target
     library.load(kernels)
     resources: list[dict[str, Any]] = []
     for launch in (Launch(**values) for values in launches):
-        if launch.uncompilable is not None:
-            continue
         for target in targets:
             try:
                 used = _compile_one(library, launch, target)
@@ -100,13 +100,9 @@ def _for_the_compiler(function: types.FunctionType, kernel: KernelSource, tree: 
 def _compile_one(library: KernelLibrary, launch: Launch, target: str) -> dict[str, Any]:
     function = library[launch.kernel_number]
     names = parameter_names(function)
-    constants = {name: _constant(library, constant) for name, constant in launch.constants.items()}
-    attributes = {
-        (names.index(name),): [["tt.divisibility", 16]]
-        for name in launch.divisible
-        if launch.signature[name] != "constexpr"
-    }
-    signature = {name: launch.signature.get(name, "constexpr") for name in names}
+    constants = {_place(names, path): _constant(library, value) for path, value in launch.constants.items()}
+    attributes = {_place(names, path): [["tt.divisibility", 16]] for path in launch.divisible}
+    signature = {name: signature_type(launch.signature.get(name, "constexpr")) for name in names}
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
     compiled = triton.compile(source, target=gpu_target(target), options=dict(launch.options) or None)
     shared = int(getattr(compiled.metadata, "shared", 0))
@@ -120,7 +116,15 @@ def _compile_one(library: KernelLibrary, launch: Launch, target: str) -> dict[st
     }
 
 
+def _place(names: Sequence[str], path: str) -> tuple[int, ...]:
+    """Return the place of an argument among a kernel's, and of an item of a tuple in it."""
+    name, *items = path.split(".")
+    return (names.index(name), *map(int, items))
+
+
 def _constant(library: KernelLibrary, constant: Constant) -> Any:
+    if constant.kind == "tuple":
+        return tuple(_constant(library, item) for item in constant.items)
     if constant.kind == "dtype":
         return dtype_named(str(constant.value))
     return library[int(constant.value or 0)] if constant.kind == "kernel" else constant.value

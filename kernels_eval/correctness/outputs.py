@@ -3,7 +3,8 @@
 Results are tensors, alone or in nested tuples, lists and dictionaries.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -60,6 +61,8 @@ class Expected:
     """For each output: True if it lies in the memory of an input or a weight."""
     shared: bool = False
     """True if two outputs lie in the same memory."""
+    inputs_after: Mapping[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    """Values that the inputs have afterwards that the reference changes."""
 
     @property
     def has_oracle(self) -> bool:

@@ -99,6 +99,17 @@ def _row_of(given: torch.Tensor, dimension: int) -> tuple[int, int]:
 
 
 def _is_apart(args: tuple[Any, ...]) -> bool:
-    """Return whether neighbours of the copied tensor's last dimension do not lie side by side in its source."""
-    source = next((value for value in reversed(tree_leaves(args)) if isinstance(value, torch.Tensor)), None)
-    return source is not None and source.dim() > 1 and source.shape[-1] > 1 and source.stride(-1) > 1
+    """Return whether neighbours in what is copied do not lie side by side in its source.
+
+    `copy_` goes through both by the order of the tensor that it writes: where that is a transposed one, neighbours are
+    those of its memory. Other copies write neighbours of the last dimension side by side.
+    """
+    tensors = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+    if not tensors or tensors[-1].dim() < 2:
+        return False
+    source, written = tensors[-1], tensors[0] if len(tensors) > 1 else None
+    last = source.dim() - 1
+    if written is not None and written.shape == source.shape:
+        wide = [place for place, size in enumerate(written.shape) if size > 1]
+        last = min(reversed(wide), key=lambda place: written.stride(place), default=last)
+    return source.shape[last] > 1 and source.stride(last) > 1

@@ -39,10 +39,12 @@ HostWait = Literal["read", "synchronise", "upload"]
 
 
 class Constant(FrozenModel):
-    """A compile-time argument: plain JSON, the name of a Triton type, or the number of a device function."""
+    """A compile-time argument: plain JSON, the name of a Triton type, the number of a device function, or a tuple."""
 
-    kind: Literal["plain", "dtype", "kernel"] = "plain"
+    kind: Literal["plain", "dtype", "kernel", "tuple"] = "plain"
     value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
+    items: Annotated[tuple["Constant", ...], Field(max_length=1000)] = ()
+    """Those of a tuple."""
 
 
 class Launch(FrozenModel):
@@ -94,17 +96,15 @@ class Launch(FrozenModel):
     is_copy: bool = False
     """It only copied or rearranged its inputs (kernels_eval.interpreter.copy_detection)."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
-    """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
-    constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)
-    """Values of the compile-time arguments."""
-    divisible: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
-    """Arguments that are multiples of 16."""
+    """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`); of a tuple, a list of them in JSON."""
+    constants: dict[Name, Constant] = Field(default_factory=dict, max_length=1000)
+    """Values of the compile-time arguments, by name; of those within a tuple, by path (`sizes.2`)."""
+    divisible: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    """Arguments that are multiples of 16, by name or path."""
     options: dict[Name, int] = Field(default_factory=dict, max_length=16)
-    """`num_warps`, `num_stages`, where given."""
+    """`num_warps`, `num_stages`, `num_ctas`, `maxnreg`, where given."""
     host_wait: HostWait | None = None
     """Not a launch, but a wait for the host (kernels_eval.cost.host_waits)."""
-    uncompilable: Name | None = None
-    """Reason why the launch cannot be described to the compiler, e.g. a function as a compile-time argument."""
 
     @property
     def warps(self) -> int:

@@ -1,7 +1,9 @@
 """CPU worker: checks the traced program of a forward call before it runs, then the computed values."""
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from kernels_eval.correctness.outputs import Expected
@@ -15,6 +17,8 @@ from kernels_eval.trace.schema import FIRST_OWN, TraceAnswer, View
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3
+_MOST_SPANNED = 1 << 10
+"""Bytes that two outputs in one storage span for each of their elements, up to which a flag is kept for each byte."""
 _CERTAIN_SHARE, _CERTAIN_COUNT = 0.1, 16
 """Share and number of wrong elements that show that a kernel is wrong whatever its inputs are."""
 
@@ -89,7 +93,7 @@ def _check_overlap(views: list[View]) -> None:
     """Raise CandidateFailedError if two outputs share an element. (Parts of one allocation are fine.)"""
     for second, view in enumerate(views):
         for first, other in enumerate(views[:second]):
-            if other.storage == view.storage and _elements(other) & _elements(view):
+            if other.storage == view.storage and _overlap(other, view):
                 raise CandidateFailedError(
                     Status.REJECTED,
                     ErrorCategory.ALIASED_OUTPUT,
@@ -97,18 +101,52 @@ def _check_overlap(views: list[View]) -> None:
                 )
 
 
-def _elements(view: View) -> set[int]:
+def _overlap(first: View, second: View) -> bool:
+    """Return whether two views of a storage share an element. They are not run yet, and may name any places."""
+    ends = [_ends(view) for view in (first, second) if view.numel]
+    if len(ends) < 2 or max(low for low, _ in ends) >= min(high for _, high in ends):
+        return False
+    start, end = min(low for low, _ in ends), max(high for _, high in ends)
+    if end - start > _MOST_SPANNED * (first.numel + second.numel):
+        return bool(np.isin(_elements(first), _elements(second)).any())
+    touched = np.zeros(end - start, dtype=np.bool_)
+    _places(touched, first, start)[...] = True
+    return bool(_places(touched, second, start).any())
+
+
+def _elements(view: View) -> Any:
     """Return the byte offsets of a view's elements in its storage."""
-    places = torch.full((1,), view.offset)
+    places = np.array([view.offset])
     for size, stride in zip(view.shape, view.strides, strict=True):
-        places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
-    return set((places * DTYPES[view.dtype].itemsize).tolist())
+        places = (places[:, None] + stride * np.arange(size)).reshape(-1)
+    return places * DTYPES[view.dtype].itemsize
+
+
+def _ends(view: View) -> tuple[int, int]:
+    """Return the bytes of a storage between which a view's elements start."""
+    itemsize = DTYPES[view.dtype].itemsize
+    return view.offset * itemsize, (view.reach - 1) * itemsize + 1
+
+
+def _places(touched: Any, view: View, start: int) -> Any:
+    """Return the bytes at which a view's elements start, of an array of those from `start` on."""
+    itemsize = DTYPES[view.dtype].itemsize
+    strides = [stride * itemsize for stride in view.strides]
+    return np.lib.stride_tricks.as_strided(touched[view.offset * itemsize - start :], view.shape, strides)
 
 
 def check_values(
-    trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected, changed: set[int], strict: bool
+    trace: TraceAnswer,
+    answer: ExecutedAnswer,
+    content: bytearray,
+    expected: Expected,
+    changed: Mapping[int, torch.Tensor],
+    strict: bool,
 ) -> tuple[float, float]:
-    """Return the largest absolute and relative error. Raises CandidateFailedError if the answer is wrong."""
+    """Return the largest absolute and relative error. Raises CandidateFailedError if the answer is wrong.
+
+    `changed`: inputs that the call has changed, by index, with the values that they have now.
+    """
     worst_absolute = worst_relative = 0.0
     offset = 0
     if len(answer.outputs) != len(trace.outputs):
@@ -130,13 +168,24 @@ def check_values(
         _check_origins(facts.origins, native, label, strict)
         worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
         worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
-    if changed:
-        raise CandidateFailedError(
-            Status.REJECTED,
-            ErrorCategory.CHANGED_INPUT,
-            f"changed input {min(changed)}, which the reference leaves alone",
-        )
+    _check_changed(changed, expected)
     return worst_absolute, worst_relative
+
+
+def _check_changed(changed: Mapping[int, torch.Tensor], expected: Expected) -> None:
+    """Raise CandidateFailedError unless each changed input is one that the reference changes, and to its values.
+
+    One that only the reference changes may stay as it is: many do so by the way (`nn.ReLU(inplace=True)`).
+    """
+    for index, now in sorted(changed.items()):
+        after = expected.inputs_after.get(index)
+        if after is None:
+            message = f"changed input {index}, which the reference leaves alone"
+            raise CandidateFailedError(Status.REJECTED, ErrorCategory.CHANGED_INPUT, message)
+        comparison = compare(now, after, after, f"input {index}")
+        if not comparison.agrees:
+            message = f"changed an input otherwise than the reference: {comparison.message}"
+            raise CandidateFailedError(Status.REJECTED, ErrorCategory.CHANGED_INPUT, message)
 
 
 def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected) -> None:

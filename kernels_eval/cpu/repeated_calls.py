@@ -17,11 +17,14 @@ import torch
 
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.cpu.session import Session
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import FIRST_REPEATED_TRIAL, Reference
+from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
 from kernels_eval.trace.schema import TraceAnswer, Upload, View
+from kernels_eval.verdict import Status
 
 _FEWEST = 12
 _MORE = 5
@@ -89,10 +92,14 @@ class RepeatedCalls:
         """
         calls: list[_Call] = []
         waiting: list[tuple[dict[str, Any], bytearray]] = []
-        trace = right
+        trace, held, last = right, 0, bytearray()
         for index in range(self._count):
             raw, payload = self._session.repeated()
+            payload = last = last if payload == last else payload  # a table that is made anew in each call is held once
             name = fingerprint(raw, payload)
+            held += len(payload) if name != known else 0
+            if held > self._session.memory_mb << 20:
+                raise _uploads_too_much(self._session.memory_mb)
             if name != known:
                 trace = self._session.checked(raw)
             if index == _LATER:
@@ -187,6 +194,11 @@ class RepeatedCalls:
         trial = _TRIAL + self._drawn
         inputs = self._reference.draw(self._size, trial, self._seed, own=False)
         return self._reference.with_expected(inputs, self._size, trial, self._seed)
+
+
+def _uploads_too_much(memory_mb: int) -> CandidateFailedError:
+    message = f"repeated calls upload different values of more than {memory_mb} MB, which the judge would have to hold"
+    return CandidateFailedError(Status.RUNTIME_ERROR, ErrorCategory.OUT_OF_MEMORY, message)
 
 
 def _views(raw: dict[str, Any]) -> list[Any]:

@@ -79,6 +79,8 @@ class Session:
         self._configurations = configurations or {}
         self.strict = strict
         self._order = order
+        self.memory_mb = limits.memory_mb
+        """Memory of each process of the candidate."""
         self._dot_precision = dot_precision
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
@@ -328,16 +330,15 @@ class Session:
         self.cpu_s = answer.cpu_s
         return answer, payload
 
-    def changed_inputs(self) -> set[int]:
-        """Return the indices of inputs whose values in shared memory have changed since `put()`."""
-        return {
-            index
-            for index, (value, offset) in enumerate(zip(self._inputs, offsets_of(self._inputs), strict=True))
-            if isinstance(value, torch.Tensor)
-            and value.numel()
-            and self._mapping is not None
-            and not same_bytes(tensor_from(memoryview(self._mapping), form_of(value), offset), value)
-        }
+    def changed_inputs(self) -> dict[int, torch.Tensor]:
+        """Return the inputs whose values in shared memory have changed since `put()`, by index. They share it."""
+        found: dict[int, torch.Tensor] = {}
+        for index, (value, offset) in enumerate(zip(self._inputs, offsets_of(self._inputs), strict=True)):
+            if isinstance(value, torch.Tensor) and value.numel() and self._mapping is not None:
+                now = tensor_from(memoryview(self._mapping), form_of(value), offset)
+                if not same_bytes(now, value):
+                    found[index] = now
+        return found
 
 
 def _packed(weights: Mapping[int, torch.Tensor]) -> tuple[list[dict[str, Any]], list[Any]]:

@@ -71,7 +71,10 @@ class KernelRuns:
         missing = set(function.names) ^ launch.arguments.keys()
         if missing:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
-        described = describe_launch(launch, function.fn.__name__, function.constexprs)
+        try:
+            described = describe_launch(launch, function.fn.__name__, function.constexprs)
+        except TypeError as error:
+            raise KernelError(function.fn.__name__) from error
         self._start(launch)
         views = _distinct(launch.arguments)
         for view in views:

@@ -315,20 +315,18 @@ class Reference:
         native = [value.contiguous() for value in results]
         held = [*model.parameters(), *model.buffers(), *plain_state(model).values()]
         owned = {address_of(value) for value in [*given, *held]} - {0}
-        changed = frozenset(
-            index
-            for index, (before, after) in enumerate(zip(inputs, given, strict=True))
-            if isinstance(before, torch.Tensor) and not same_bytes(before, after)
-        )
+        pairs = enumerate(zip(inputs, given, strict=True))
+        after = {at: now for at, (old, now) in pairs if isinstance(old, torch.Tensor) and not same_bytes(old, now)}
         return Expected(
             native,
             [],
-            changed,
+            frozenset(after),
             structure,
             expanded=tuple(0 in value.stride() for value in results),
             aliased=tuple(address_of(value) in owned for value in results),
             shared=len({address_of(value) for value in results if value.numel()})
             < sum(value.numel() > 0 for value in results),
+            inputs_after=after,
         )
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:

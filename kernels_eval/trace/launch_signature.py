@@ -3,11 +3,12 @@
 It holds the types and constants of the arguments, as Triton's own launcher would specialise them.
 """
 
+import json
 from collections.abc import Collection
 from typing import Any
 
 from kernels_eval.cost.launch import Constant
-from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, TypeName, Value, View
+from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, Sequence, TypeName, Value, View
 
 TRITON_NAMES = {
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "uint8": "u8",
@@ -19,33 +20,22 @@ _ITEM_SIZES = {
     "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _DIVISOR = 16
+_COMPILED = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Options of a launch that decide what a compiled kernel needs."""
 
 
 def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a `Launch` that follow from its arguments. `constexprs`: its compile-time parameters."""
-    signature: dict[str, str] = {}
-    constants: dict[str, Constant] = {}
-    divisible: list[str] = []
-    uncompilable: str | None = None
-    for argument, value in launch.arguments.items():
-        if argument in constexprs or _is_specialised(value):
-            signature[argument] = "constexpr"
-            constant = _constant(value)
-            if constant is None:
-                uncompilable = f"compile-time argument {argument} is a {value.kind}"
-            else:
-                constants[argument] = constant
-        elif isinstance(value, View) and value.dtype in TRITON_NAMES:
-            signature[argument] = f"*{TRITON_NAMES[value.dtype]}"
-            if value.offset * _ITEM_SIZES.get(value.dtype, 4) % _DIVISOR == 0:
-                divisible.append(argument)
-        elif isinstance(value, Plain) and isinstance(value.value, bool | int | float):
-            signature[argument] = scalar_type(value.value)
-            if type(value.value) is int and value.value % _DIVISOR == 0:
-                divisible.append(argument)
-        else:
-            what = "tensor descriptor" if isinstance(value, Descriptor) else value.kind
-            uncompilable = f"argument {argument} is a {what}"
+    """Return the fields of a `Launch` that follow from its arguments. `constexprs`: its compile-time parameters.
+
+    Raises TypeError for an argument that Triton's own launcher takes none of: a kernel that is launched with one runs
+    nowhere, and one that were left out here would never be compiled.
+    """
+    described = _Described()
+    signature = {
+        argument: described.constant(argument, value) if argument in constexprs else described.argument(argument, value)
+        for argument, value in launch.arguments.items()
+    }
+    texts = {argument: json.dumps(kind) if isinstance(kind, list) else kind for argument, kind in signature.items()}
     x, y, z = launch.grid
     return {
         "kernel": name[:200],
@@ -53,12 +43,55 @@ def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]
         "line": launch.line,
         "grid": launch.grid,
         "programs": x * y * z,
-        "signature": signature,
-        "constants": constants,
-        "divisible": tuple(divisible),
-        "options": {option: value for option, value in launch.options.items() if option in ("num_warps", "num_stages")},
-        "uncompilable": uncompilable,
+        "signature": texts,
+        "constants": described.constants,
+        "divisible": tuple(described.divisible),
+        "options": {option: value for option, value in launch.options.items() if option in _COMPILED},
     }
+
+
+class _Described:
+    """Constants and multiples of 16 among the arguments of a launch, by path: `name`, or `name.2` within a tuple."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, Constant] = {}
+        self.divisible: list[str] = []
+
+    def constant(self, path: str, value: Value) -> str:
+        """Note a compile-time argument; returns its type."""
+        self.constants[path] = _constant(value, path)
+        return "constexpr"
+
+    def argument(self, path: str, value: Value) -> Any:
+        """Note an argument; returns its type, and a list of them for a tuple."""
+        if isinstance(value, Sequence):
+            return [self.argument(f"{path}.{place}", item) for place, item in enumerate(value.items)]
+        if _is_specialised(value):
+            return self.constant(path, value)
+        if isinstance(value, View) and value.dtype in TRITON_NAMES:
+            self._note_divisible(path, value.offset * _ITEM_SIZES.get(value.dtype, 4))
+            return f"*{TRITON_NAMES[value.dtype]}"
+        if isinstance(value, Descriptor) and value.base.dtype in TRITON_NAMES:
+            return f"tensordesc<{TRITON_NAMES[value.base.dtype]}{list(value.block_shape)}>"
+        if isinstance(value, Plain) and isinstance(value.value, bool | int | float):
+            if type(value.value) is int:
+                self._note_divisible(path, value.value)
+            return scalar_type(value.value)
+        kind = type(value.value).__name__ if isinstance(value, Plain) else value.kind
+        raise TypeError(f"failed to specialize argument {path} of type: {kind}")
+
+    def _note_divisible(self, path: str, number: int) -> None:
+        if number % _DIVISOR == 0:
+            self.divisible.append(path)
+
+
+def signature_type(text: str) -> Any:
+    """Return the type of an argument as Triton's compiler takes it: a text, or a tuple of types."""
+    return _as_tuple(json.loads(text)) if text.startswith("[") else text
+
+
+def _as_tuple(kind: Any) -> Any:
+    return tuple(map(_as_tuple, kind)) if isinstance(kind, list) else kind
 
 
 def scalar_type(value: bool | int | float) -> str:
@@ -73,15 +106,19 @@ def scalar_type(value: bool | int | float) -> str:
 
 
 def _is_specialised(value: Value) -> bool:
-    """Return whether an argument is compiled in: None and the integer 1 are."""
+    """Return whether an argument is compiled in: None, the integer 1 and functions are."""
+    if isinstance(value, KernelReference):
+        return True
     return isinstance(value, Plain) and (value.value is None or (type(value.value) is int and value.value == 1))
 
 
-def _constant(value: Value) -> Constant | None:
+def _constant(value: Value, path: str) -> Constant:
     if isinstance(value, Plain):
         return Constant(value=value.value)
     if isinstance(value, TypeName):
         return Constant(kind="dtype", value=value.name)
     if isinstance(value, KernelReference):
         return Constant(kind="kernel", value=value.kernel)
-    return None
+    if isinstance(value, Sequence):
+        return Constant(kind="tuple", items=tuple(_constant(item, path) for item in value.items))
+    raise TypeError(f"compile-time argument {path} is a {value.kind}")

@@ -11,7 +11,7 @@ Storage numbers: 0 … inputs, FIRST_WEIGHT … weights that the judge sets, FIR
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from kernels_eval.cost.launch import DTYPE_NAMES, Name, Size
 from kernels_eval.frozen import FrozenModel
@@ -138,6 +138,13 @@ class Tuned(FrozenModel):
     """True for a launch before the one whose result counts."""
 
 
+def _with_warps(options: dict[str, int]) -> dict[str, int]:
+    """Return the options of a launch; raises ValueError if its programs have no threads, by whose number costs go."""
+    if options.get("num_warps", 1) < 1:
+        raise ValueError("expected at least one warp")
+    return options
+
+
 class LaunchKernel(FrozenModel):
     """One kernel launch."""
 
@@ -145,7 +152,9 @@ class LaunchKernel(FrozenModel):
     kernel: Number
     arguments: Annotated[dict[Identifier, Value], Field(max_length=256)]
     grid: tuple[Size, Size, Size]
-    options: Annotated[dict[Identifier, int], Field(max_length=16)] = Field(default_factory=dict)
+    options: Annotated[dict[Identifier, int], Field(max_length=16), AfterValidator(_with_warps)] = Field(
+        default_factory=dict
+    )
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
     tuned: Tuned | None = None

@@ -9,12 +9,14 @@ import inspect
 import linecache
 import operator
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.interpreter.triton_patches.names import (
+    OPTIONS,
     WarmedKernel,
     pre_run_hooks,
     replace_launcher,
@@ -73,6 +75,8 @@ class LaunchRecorder:
         bound = signature.bind(*args, **{name: value for name, value in kwargs.items() if name in known})
         bound.apply_defaults()
         arguments: dict[str, Any] = dict(bound.arguments)
+        options = {name: value for name, value in kwargs.items() if name not in known}
+        _check_options(options)
         number = self._sources.number_of(kernel)
         if not kernel.fn.__name__.isascii():
             raise KernelArgumentError(f"invalid function identifier: {kernel.fn.__name__}: a kernel's name is ASCII")
@@ -84,8 +88,8 @@ class LaunchRecorder:
                 "grid": _grid(grid, arguments),
                 "options": {
                     name: int(value)
-                    for name, value in kwargs.items()
-                    if name not in known and isinstance(value, int) and abs(value) < _MAX_OPTION
+                    for name, value in options.items()
+                    if isinstance(value, int) and abs(value) < _MAX_OPTION
                 },
                 "line": _host_line(),
                 "tuned": self.autotuning.current,
@@ -150,6 +154,16 @@ def _check_readers() -> None:
     """Raise KernelArgumentError if the candidate decides what Triton reads: another text than was submitted."""
     if any(now is not before for now, before in zip(_readers(), _READERS, strict=True)):
         raise KernelArgumentError("a function that reads the source of kernels was replaced")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise KernelArgumentError for what Triton's launcher refuses: options that no vendor has, an odd `num_warps`."""
+    unknown = next((name for name in options if name not in OPTIONS), None)
+    if unknown is not None:
+        raise KernelArgumentError(f"KeyError: Keyword argument {unknown} was specified but unrecognised")
+    warps = options.get("num_warps")
+    if warps is not None and (not isinstance(warps, int) or warps <= 0 or warps & (warps - 1)):
+        raise KernelArgumentError(f"AssertionError: num_warps must be a power of 2, found {warps}")
 
 
 def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:

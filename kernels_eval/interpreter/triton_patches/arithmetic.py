@@ -5,12 +5,13 @@ widened to float32, and the result is rounded to bfloat16 after each operation, 
 TF32 get operands of TF32's ten mantissa bits. Floats become unsigned integers as on NVIDIA's GPUs, and the upper half
 of a product is that of unsigned operands, whatever their type.
 
-Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars. The function
-must be associative, or the compiled kernel would be wrong too. Here it is called on whole blocks, neighbours with
-neighbours, once for each level of a tree.
+Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars, from the first
+to the last. The compiled kernel does not: its function must be associative, and that of a reduction commutative too,
+since lanes of a warp are combined with those 16, 8, 4, 2 and 1 farther. Here it is called on whole blocks, the first
+half with the second half of them, or neighbours for a scan, once for each level of a tree.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ def install() -> None:
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _reduction(operations.apply_impl)
     builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
-    upstream.ReduceOps.generic_reduce = _by_blocks(_reduced, upstream.ReduceOps.generic_reduce)
-    upstream.ScanOps.generic_scan = _by_blocks(_scanned, upstream.ScanOps.generic_scan)
+    upstream.ReduceOps.generic_reduce = _reduced
+    upstream.ScanOps.generic_scan = _scanned
 
 
 def to_tf32(values: Any) -> Any:
@@ -180,22 +181,15 @@ def _narrowed(value: Any) -> Any:
     return upstream.TensorHandle(np.where(np.isnan(value.data), _QUIET, rounded), _BFLOAT16)
 
 
-def _by_blocks(by_blocks: Callable[..., Any], one_by_one: Callable[..., Any]) -> Callable[..., Any]:
-    def run(self: Any, inputs: Any) -> Any:
-        try:
-            return by_blocks(self, inputs)
-        except (ValueError, TypeError):  # the function branches on its operands, which is undefined for a block
-            return one_by_one(self, inputs)
-
-    return run
-
-
 def _reduced(self: Any, inputs: Any) -> list[Any]:
     blocks: _Blocks = [value.handle.data for value in inputs]
     shape = blocks[0].shape
     blocks = [block.ravel() if self.axis is None else np.moveaxis(block, self.axis, -1) for block in blocks]
     while blocks[0].shape[-1] > 1:
-        blocks = _combined(self, inputs, [block[..., 0::2] for block in blocks], [block[..., 1::2] for block in blocks])
+        half = blocks[0].shape[-1] // 2
+        blocks = _combined(
+            self, inputs, [block[..., :half] for block in blocks], [block[..., half:] for block in blocks]
+        )
     blocks = [block[..., 0] for block in blocks]
     if self.keep_dims:
         kept = [1] * len(shape) if self.axis is None else [*shape]
@@ -209,28 +203,66 @@ def _reduced(self: Any, inputs: Any) -> list[Any]:
 
 def _scanned(self: Any, inputs: Any) -> list[Any]:
     blocks: _Blocks = [np.moveaxis(value.handle.data, self.axis, -1) for value in inputs]
-    places = np.arange(blocks[0].shape[-1])
-    distance = 1
-    while distance < places.size:
-        before = [np.roll(block, distance, axis=-1) for block in blocks]
-        both = _combined(self, inputs, before, blocks)
-        blocks = [np.where(places < distance, old, new) for old, new in zip(blocks, both, strict=True)]
-        distance *= 2
+    try:
+        blocks = _scanned_at_once(self, inputs, blocks)
+    except (ValueError, TypeError):  # the function branches on its operands, which is undefined for a block
+        blocks = _scanned_by_pairs(self, inputs, blocks)
     return [
         self.to_tensor(np.moveaxis(block, -1, self.axis), value.dtype)
         for block, value in zip(blocks, inputs, strict=True)
     ]
 
 
+def _scanned_at_once(self: Any, inputs: Any, blocks: _Blocks) -> _Blocks:
+    """Return the running results along the last axis, with whole blocks at each level."""
+    places = np.arange(blocks[0].shape[-1])
+    distance = 1
+    while distance < places.size:
+        before = [np.roll(block, distance, axis=-1) for block in blocks]
+        both = _combined_as_blocks(self, inputs, before, blocks)
+        blocks = [np.where(places < distance, old, new) for old, new in zip(blocks, both, strict=True)]
+        distance *= 2
+    return blocks
+
+
+def _scanned_by_pairs(self: Any, inputs: Any, blocks: _Blocks) -> _Blocks:
+    """Return the same with two calls of the function for each element, which are made one by one."""
+    if blocks[0].shape[-1] == 1:
+        return blocks
+    pairs = _combined(self, inputs, [block[..., 0::2] for block in blocks], [block[..., 1::2] for block in blocks])
+    ends = _scanned_by_pairs(self, inputs, pairs)
+    found = [block.copy() for block in blocks]
+    for block, end in zip(found, ends, strict=True):
+        block[..., 1::2] = end
+    if blocks[0].shape[-1] > 2:
+        inner = _combined(self, inputs, [end[..., :-1] for end in ends], [block[..., 2::2] for block in blocks])
+        for block, values in zip(found, inner, strict=True):
+            block[..., 2::2] = values
+    return found
+
+
 def _combined(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:
-    """Call the kernel's function on two sets of blocks."""
-    operands = [
-        self.to_tensor(block, value.dtype)
-        for blocks in (left, right)
-        for block, value in zip(blocks, inputs, strict=True)
-    ]
-    found = self.combine_fn.fn(*operands)
-    results = found if isinstance(found, tuple) else (found,)
+    """Call the kernel's function on two sets of blocks, or on each pair of their elements if it takes no blocks."""
+    try:
+        return _combined_as_blocks(self, inputs, left, right)
+    except (ValueError, TypeError):  # the function branches on its operands, which is undefined for a block
+        found = [np.empty_like(block) for block in left]
+        for place in np.ndindex(left[0].shape):
+            results = _called(self, inputs, [block[place] for block in (*left, *right)])
+            for block, result in zip(found, results, strict=True):
+                block[place] = result.handle.data.item() if isinstance(result, tl.tensor) else result
+        return found
+
+
+def _combined_as_blocks(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:
+    results = _called(self, inputs, [*left, *right])
     if any(result.handle.data.shape != left[0].shape for result in results):
         raise ValueError("a constant among the results")
     return [result.handle.data.astype(block.dtype, copy=False) for result, block in zip(results, left, strict=True)]
+
+
+def _called(self: Any, inputs: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Call the kernel's function on values, first those of all left operands; returns its results."""
+    types = [value.dtype for value in inputs]
+    found = self.combine_fn.fn(*map(self.to_tensor, operands, types + types))
+    return found if isinstance(found, tuple) else (found,)

@@ -22,6 +22,7 @@ from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
+from kernels_eval.interpreter.triton_patches.open_order import reshaped
 from kernels_eval.interpreter.triton_patches.programs import BARRIER_WAITS
 from kernels_eval.interpreter.triton_patches.undefined_lanes import undefined
 
@@ -110,7 +111,8 @@ class BatchedBuilder(_builder):
         """Give a block another shape."""
         if type(arg) is not BatchHandle:
             return super().create_reshape(arg, shape, allow_reorder)
-        return self.made(arg.lanes.reshape((len(self.programs), *shape)), arg.dtype.scalar)
+        sizes = tuple(int(size) for size in shape)
+        return self.made(reshaped(arg.lanes, arg.shape, sizes, bool(allow_reorder)), arg.dtype.scalar)
 
     def create_trans(self, arg: Any, perm: Any) -> Any:
         """Exchange axes."""

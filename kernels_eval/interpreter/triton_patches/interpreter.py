@@ -21,6 +21,7 @@ from kernels_eval.interpreter.triton_patches import (
     batched_builder,
     control_flow,
     float8,
+    open_order,
     operation_counts,
     programs,
     types,
@@ -79,6 +80,7 @@ def install() -> None:
             setattr(upstream.InterpreterBuilder, name, _truth_values(compare))
     arithmetic.install()
     float8.install()
+    open_order.install()
     programs.install()
     control_flow.install()
     operation_counts.install()

@@ -7,12 +7,15 @@ installed release.
 
 import ast
 import contextlib
+import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterator
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.backends.amd.compiler import HIPOptions
+from triton.backends.nvidia.compiler import CUDAOptions
 from triton.language import core as _core
 from triton.language.semantic import TritonSemantic as _TritonSemantic
 from triton.runtime import driver as _driver
@@ -26,6 +29,10 @@ language: Any = _core
 semantic: Any = _TritonSemantic
 """Class with the type rules of each operation: promotion and broadcasting of operands."""
 _runtime_driver: Any = _driver
+OPTIONS: frozenset[str] = frozenset(
+    field.name for options in (CUDAOptions, HIPOptions) for field in dataclasses.fields(options)
+)
+"""Keyword arguments of a launch that one of Triton's vendors takes beside those of the kernel."""
 
 
 def is_kernel(value: Any) -> bool:

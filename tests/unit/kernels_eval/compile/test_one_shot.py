@@ -41,7 +41,7 @@ def test_spills_are_bytes_or_registers_by_the_vendor() -> None:
 
 
 def test_what_was_not_compiled_has_no_usage() -> None:
-    strange = [launch(-1), launch(0), launch(2).model_copy(update={"uncompilable": "an argument"})]
+    strange = [launch(-1), launch(0), launch(2)]
     found = usages_of(strange, [used(0, "cuda:90", 5)], ("cuda:90",), "cuda:90")
     assert [usage.registers if usage else None for usage in found] == [None, 5, None]
     assert usages_of(strange, [], (), "cuda:90") == [None] * 3

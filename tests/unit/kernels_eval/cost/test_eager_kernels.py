@@ -91,3 +91,10 @@ def test_any_other_operator_is_one_launch_as_it_is() -> None:
     func = SimpleNamespace(overloadpacket=SimpleNamespace(__name__="relu"))
     launch = Launch(kernel="aten.relu", programs=64, dram_bytes=2e6, l2_bytes=2e6)
     assert kernels_of(launch, func, (), 1e6) == [launch]
+
+
+def test_a_copy_into_a_transposed_tensor_is_as_slow_as_one_of_it() -> None:
+    into = seconds_of(lambda x: torch.empty_like(x).t().copy_(x.view(x.shape[::-1])))
+    plain = seconds_of(lambda x: torch.empty_like(x).copy_(x))
+    assert into > 2 * plain
+    assert seconds_of(lambda x: torch.empty_like(x).t().copy_(x.t())) == plain

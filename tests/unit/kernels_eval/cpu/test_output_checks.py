@@ -1,9 +1,12 @@
 """Checks of outputs, each by itself: what refuses an output names it, and what is right passes."""
 
+import time
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernels_eval.correctness.outputs import ONE, Expected
 from kernels_eval.cpu.output_checks import check_dependence, check_form, check_structure, check_trace, check_values
@@ -93,18 +96,20 @@ RIGHT = torch.arange(6.0).reshape(2, 3)
 
 def test_errors_of_right_values_are_returned() -> None:
     answer, content = executed(RIGHT)
-    assert check_values(trace(view()), answer, content, expected(), set(), strict=True) == (0.0, 0.0)
+    assert check_values(trace(view()), answer, content, expected(), {}, strict=True) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
     ("values", "origin", "changed", "refused"),
     [
-        (RIGHT + 1, Origin.KERNEL, set[int](), "wrong_values"),
-        (RIGHT, Origin.LIBRARY, set[int](), "output_not_from_kernel"),
-        (RIGHT, Origin.KERNEL, {1}, "changed_input"),
+        (RIGHT + 1, Origin.KERNEL, {}, "wrong_values"),
+        (RIGHT, Origin.LIBRARY, {}, "output_not_from_kernel"),
+        (RIGHT, Origin.KERNEL, {1: RIGHT}, "changed_input"),
     ],
 )
-def test_computed_values_are_checked(values: torch.Tensor, origin: Origin, changed: set[int], refused: str) -> None:
+def test_computed_values_are_checked(
+    values: torch.Tensor, origin: Origin, changed: dict[int, torch.Tensor], refused: str
+) -> None:
     answer, content = executed(values, origin)
     found = category(lambda: check_values(trace(view()), answer, content, expected(), changed, strict=True))
     assert found == refused
@@ -119,18 +124,18 @@ def test_many_wrong_elements_are_no_chance(size: int, wrong: int, is_certain: bo
     answer, content = executed(computed)
     wanted = Expected([right], [right.double()], frozenset(), ONE, (False,), (False,))
     with pytest.raises(CandidateFailedError) as caught:
-        check_values(trace(view(shape=(size,), strides=(1,))), answer, content, wanted, set(), strict=True)
+        check_values(trace(view(shape=(size,), strides=(1,))), answer, content, wanted, {}, strict=True)
     assert caught.value.is_certain is is_certain
 
 
 def test_who_wrote_does_not_matter_where_libraries_are_allowed() -> None:
     answer, content = executed(RIGHT, Origin.LIBRARY)
-    check_values(trace(view()), answer, content, expected(), set(), strict=False)
+    check_values(trace(view()), answer, content, expected(), {}, strict=False)
 
 
 def test_an_answer_that_is_too_short_is_none() -> None:
     answer, content = executed(RIGHT)
-    assert category(lambda: check_values(trace(view()), answer, content[:-1], expected(), set(), True)) == (
+    assert category(lambda: check_values(trace(view()), answer, content[:-1], expected(), {}, True)) == (
         "malformed_answer"
     )
 
@@ -140,3 +145,53 @@ def test_results_have_to_depend_on_the_kernels() -> None:
     assert category(lambda: check_dependence(trace(view()), answer, content, expected())) == "decoy_kernel"
     answer, content = executed(RIGHT + 1)
     check_dependence(trace(view()), answer, content, expected())
+
+
+def test_an_input_may_be_changed_to_what_the_reference_makes_of_it() -> None:
+    answer, content = executed(RIGHT)
+    wanted = expected(inputs_after={0: 2 * RIGHT, 1: RIGHT})
+    for changed in ({}, {0: 2 * RIGHT}, {0: 2 * RIGHT * (1 + 1e-6), 1: RIGHT}):
+        check_values(trace(view()), answer, content, wanted, changed, strict=True)
+
+
+@pytest.mark.parametrize("changed", [{0: 3 * RIGHT}, {0: 2 * RIGHT, 1: 0 * RIGHT}, {2: RIGHT}])
+def test_an_input_may_not_be_changed_otherwise(changed: dict[int, torch.Tensor]) -> None:
+    answer, content = executed(RIGHT)
+    wanted = expected(inputs_after={0: 2 * RIGHT, 1: RIGHT})
+    assert category(lambda: check_values(trace(view()), answer, content, wanted, changed, True)) == "changed_input"
+
+
+def _seen(first: Any, second: Any) -> bool:
+    """Return whether two outputs are refused as overlapping ones."""
+    try:
+        check_trace(trace(first, second), expected(2))
+    except CandidateFailedError as failed:
+        return failed.category == "aliased_output"
+    return False
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=2))
+def test_outputs_overlap_where_one_storage_has_an_element_of_both(places: list[tuple[int, int, int]]) -> None:
+    """Compare with sets of the elements; far apart ones too, for which no flag of each byte is kept."""
+    for factor in (1, 5000):
+        views = [view(strides=(row * factor, 1 * factor), offset=offset * factor) for offset, row, _ in places]
+        elements = [{offset + row * i + j for i in range(2) for j in range(3)} for offset, row, _ in places]
+        if all(len(each) == 6 and row >= 3 for each, (_, row, _) in zip(elements, places, strict=True)):
+            assert _seen(*views) == bool(elements[0] & elements[1])
+
+
+def test_large_outputs_in_one_storage_are_compared_at_once() -> None:
+    size = 1 << 24
+    made = [view(shape=(size,), strides=(2,), offset=offset) for offset in (0, 1, 2)]
+    wanted = Expected([torch.empty(size, device="meta")] * 2, [], frozenset(), TWO, (False,) * 2, (False,) * 2)
+    began = time.process_time()
+    check_trace(trace(made[0], made[1]), wanted)
+    with pytest.raises(CandidateFailedError, match="the same memory"):
+        check_trace(trace(made[0], made[2]), wanted)
+    assert time.process_time() - began < 3
+
+
+def test_places_that_no_memory_has_take_none() -> None:
+    far = view(strides=(1 << 39, 1 << 37))
+    assert not _seen(view(), far | {"offset": 7})
+    assert _seen(view(), far)

@@ -1,6 +1,7 @@
 """Further calls of a candidate: nothing is run while programs stay the same; one that differs is, after those before it."""
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.messages import ExecutedAnswer
 from kernels_eval.trace.equivalence import fingerprint
 from kernels_eval.trace.schema import FIRST_OWN, TraceAnswer, View
@@ -23,9 +25,15 @@ def program(factor: int, storage: int = 0) -> dict[str, Any]:
 
 
 class Session:
-    """The judge's side of a candidate whose calls leave given programs behind; notes what it is asked to run."""
+    """The judge's side of a candidate whose calls leave given programs behind; notes what it is asked to run.
 
-    def __init__(self, *programs: dict[str, Any]) -> None:
+    `payloads`: what the calls upload, in turn.
+    """
+
+    memory_mb = 1
+
+    def __init__(self, *programs: dict[str, Any], payloads: Iterable[bytes] = ()) -> None:
+        self._payloads = iter(payloads)
         self.asked: list[dict[str, Any]] = []
         self.executed_programs: list[tuple[int, list[float], dict[str, Any]]] = []
         self.has_read = self.wrote_weights = False
@@ -37,7 +45,7 @@ class Session:
         self.asked.append(how)
 
     def repeated(self) -> tuple[dict[str, Any], bytearray]:
-        return next(self._programs), bytearray()
+        return next(self._programs), bytearray(next(self._payloads, b""))
 
     def checked(self, raw: dict[str, Any]) -> TraceAnswer:
         return TraceAnswer.model_validate(raw)
@@ -165,3 +173,26 @@ def test_host_code_that_reads_gets_other_values_behind_those_that_it_reads() -> 
         value for place, value in enumerate(first) if place != 7
     ]
     assert second[8:] == first[7:-1]  # rotated, so that its sum is the same but for what was read
+
+
+_MOST = 1 << 20
+"""Bytes that a candidate of this file may have held."""
+
+
+def test_a_table_that_is_uploaded_in_each_call_is_held_once() -> None:
+    session = Session(*[program(2)] * 20, payloads=itertools.repeat(bytes(_MOST)))
+    assert len(found(calls := repeated(session), program(2))) == 1
+    assert calls._rest is not None
+    assert len({id(payload) for _, payload in calls._rest.programs}) == 1
+
+
+def test_different_uploads_of_more_than_its_memory_are_refused() -> None:
+    calls = (bytes([number]) * (_MOST // 4) for number in range(20))
+    with pytest.raises(CandidateFailedError, match="of more than 1 MB") as refused:
+        found(repeated(Session(*[program(2)] * 20, payloads=calls)), program(2))
+    assert refused.value.category == "out_of_memory"
+
+
+def test_small_uploads_that_differ_are_run() -> None:
+    session = Session(*[program(2)] * 20, payloads=(bytes([number]) * 64 for number in range(20)))
+    assert len(found(repeated(session), program(2))) == len(session.asked)

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 import torch
+import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 from triton._C.libtriton import native_specialize_impl
 from triton.backends.compiler import BaseBackend
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.sandbox.tensor_bytes import NAMES
-from kernels_eval.trace.launch_signature import describe_launch
+from kernels_eval.trace.launch_signature import describe_launch, signature_type
 from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, Sequence, TypeName, View
 
 
@@ -57,21 +59,51 @@ def test_compile_time_arguments_are_constants_of_their_kind() -> None:
     assert {name: (c.kind, c.value) for name, c in found["constants"].items()} == {
         "a": ("plain", 64), "b": ("dtype", "fp32"), "c": ("kernel", 2),
     }  # fmt: skip
-    assert found["uncompilable"] is None
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (Sequence(items=(Plain(value=2),)), "argument x is a sequence"),
-        (Descriptor(base=View(storage=0, dtype="float32", shape=(4,), strides=(1,)), shape=(4,), strides=(1,), block_shape=(4,)),
-         "argument x is a tensor descriptor"),
-        (Plain(value="text"), "argument x is a plain"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_described_is_said(value: Any, message: str) -> None:
-    assert described(x=value)["uncompilable"] == message
-    assert described("x", x=Sequence(items=()))["uncompilable"] == "compile-time argument x is a sequence"
+DESCRIBED: list[tuple[Any, Any]] = [
+    (Sequence(items=(Plain(value=2), Plain(value=1), Plain(value=32), Plain(value=None))), (2, 1, 32, None)),
+    (Sequence(items=()), ()),
+    (Sequence(items=(Sequence(items=(Plain(value=0.5), Plain(value=True))), Plain(value=16))), ((0.5, True), 16)),
+]
+
+
+@pytest.mark.parametrize(("value", "given"), DESCRIBED)
+def test_tuples_are_described_item_by_item(value: Any, given: Any) -> None:
+    found, (kind, key) = described(x=value), specialised(given)
+    assert signature_type(found["signature"]["x"]) == kind
+    assert found["divisible"] == tuple(f"x.{place}" for place in range(len(given)) if key[place] == "D")
+    constants = {f"x.{place}": given[place] for place in range(len(given)) if kind[place] == "constexpr"}
+    assert {path: constant.value for path, constant in found["constants"].items()} == constants
+
+
+def test_descriptors_have_the_type_that_triton_gives_them() -> None:
+    base = View(storage=0, dtype="float16", shape=(32, 64), strides=(64, 1))
+    value = Descriptor(base=base, shape=(32, 64), strides=(64, 1), block_shape=(16, 32))
+    given = TensorDescriptor.from_tensor(torch.empty(32, 64, dtype=torch.float16, device="cpu"), [16, 32])
+    assert described(x=value)["signature"] == {"x": specialised(given)[0]}
+
+
+def test_a_compile_time_tuple_is_one_constant() -> None:
+    constant = described("x", x=Sequence(items=(Plain(value=4), TypeName(name="fp32"))))["constants"]["x"]
+    assert (constant.kind, [(item.kind, item.value) for item in constant.items]) == (
+        "tuple", [("plain", 4), ("dtype", "fp32")],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "given"), [(Plain(value="text"), "text"), (TypeName(name="fp32"), tl.float32)])
+def test_what_tritons_launcher_refuses_is_refused(value: Any, given: Any) -> None:
+    with pytest.raises(TypeError, match="failed to specialize"):
+        specialised(given)
+    with pytest.raises(TypeError, match="failed to specialize argument x"):
+        described(x=value)
+    with pytest.raises(TypeError, match=r"failed to specialize argument x\.1"):
+        described(x=Sequence(items=(Plain(value=2), value)))
+
+
+def test_a_tensor_as_a_compile_time_argument_is_refused() -> None:
+    with pytest.raises(TypeError, match="compile-time argument x is a view"):
+        described("x", x=View(storage=0, dtype="float32", shape=(4,), strides=(1,)))
 
 
 def test_grid_line_and_options() -> None:

@@ -1,0 +1,44 @@
+"""a text as an argument of a launch
+
+expect: compile_error
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.exp(x) * 2
+
+
+def get_inputs():
+    return [torch.randn(1024, 256)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x, y, n, t, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for i in range(0, 10):
+        v = tl.load(x + o, mask=o < n, other=0.0)
+        tl.store(y + o, tl.exp(v) * 2, mask=o < n)
+        if i >= 0:
+            break
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        k[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), "a", BLOCK=1024)
+        return y

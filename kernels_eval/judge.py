@@ -24,7 +24,7 @@ from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.probe import PROBE_KERNEL, PROBE_PROBLEM, PROBE_SETTINGS, next_wait_s
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
-from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerClient
+from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerBugError, WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import Problem, check_problem_source, without_mark
@@ -39,7 +39,7 @@ _YOUNG_S = 0.5
 _ATTEMPTS = 4
 """Attempts at a kernel on which the machine fails."""
 _BLAMED_AFTER = 2
-"""Attempts on a GPU after which it is the kernel's fault, if a probe kernel passes then."""
+"""Attempts after which it is the kernel's fault, if a probe kernel passes then: on a GPU, or by a bug of the judge."""
 _PROBES = 5
 """Failed probes in a row after which waiting kernels are ended as faults, if no worker is in service."""
 REQUIRED_SANDBOX = ("seccomp", "landlock", "netns")
@@ -262,7 +262,9 @@ class Judge:
             return
         self.statuses.failed(worker, *verdict)
         job.faults += is_fresh  # after a zygote died every worker is found dead once: that is no attempt at this kernel
-        if self.config.device == "cuda" and job.faults >= _BLAMED_AFTER and not self._closing.is_set():
+        job.bugs += verdict.category == ErrorCategory.JUDGE_BUG
+        blamed_for = job.faults if self.config.device == "cuda" else job.bugs
+        if blamed_for >= _BLAMED_AFTER and not self._closing.is_set():
             self._probe(worker, client)
             self._dispatcher.finish(job, fault(*verdict) if self._closing.is_set() else _blamed(verdict))
             return
@@ -283,6 +285,8 @@ class Judge:
             return verdict.model_copy(update={"provided": provided}) if provided else verdict
         except ProblemEndedWorkerError as error:
             found = _MachineFault(ErrorCategory.REFERENCE_FAILED, str(error))
+        except WorkerBugError as error:
+            found = _MachineFault(ErrorCategory.JUDGE_BUG, str(error))
         except InfrastructureError as error:
             found = _MachineFault(ErrorCategory.JUDGE_FAULT, str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug must not lose a verdict or end the thread)
@@ -318,7 +322,7 @@ class _MachineFault(NamedTuple):
 def _blamed(found: _MachineFault) -> Verdict:
     """Return the verdict on a kernel on which the machine failed again and again, and on a probe kernel did not.
 
-    Else a kernel on a GPU, which shares it with the judge, could choose to have no verdict.
+    Else a kernel could choose to have no verdict: on a GPU, which it shares with the judge, or by a bug of ours.
     """
     message = f"the machine failed on this kernel {_BLAMED_AFTER} times, and not on a probe: {found.message}"
     return Verdict(status=Status.RUNTIME_ERROR, error_category=ErrorCategory.MACHINE_FAULT, error_message=message)

@@ -11,6 +11,7 @@ kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) 
 
 import os
 import socket
+import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from kernels_eval.correctness.outputs import ONE, ReferenceFailedError
 from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launches
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.cpu.public_messages import PublicMessages
-from kernels_eval.errors import InfrastructureError
+from kernels_eval.errors import InfrastructureError, first_line
 from kernels_eval.interpreter import process as interpreter
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.tensor_store import TensorStore
@@ -92,7 +93,7 @@ def serve_requests(
 ) -> None:
     """Send `hello` with this worker's facts, then answer each request with the fields that `grade` returns.
 
-    Returns when the judge closes the socket, or after a fault of the machine.
+    Returns when the judge closes the socket, or after a fault of the machine or a bug of the judge.
     """
     send_frame(judge, {"kind": "hello", "process": os.getpid(), **facts})
     while True:
@@ -107,7 +108,19 @@ def serve_requests(
         except InfrastructureError as fault:
             send_frame(judge, {"kind": "fault", "message": str(fault)})
             return
+        except Exception as error:
+            if is_of_the_machine(error):
+                raise
+            traceback.print_exc()
+            send_frame(judge, {"kind": "bug", "message": f"{type(error).__name__}: {first_line(error)}"[:1000]})
+            return
         send_frame(judge, reply)
+
+
+def is_of_the_machine(error: Exception) -> bool:
+    """Return whether an unexpected exception says that the machine lacks memory or files, or that its GPU failed."""
+    said = str(error)
+    return isinstance(error, MemoryError | OSError) or "allocate memory" in said or "CUDA" in said
 
 
 def start_fork_server(

@@ -43,6 +43,8 @@ class Job:
     config: JudgeConfig
     faults: int = 0
     """Attempts on which the machine failed."""
+    bugs: int = 0
+    """Attempts on which the judge's own code failed."""
     passed: int = 0
     """Times that a later job was preferred."""
     taken_at: float = 0.0

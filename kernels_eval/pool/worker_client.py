@@ -1,9 +1,9 @@
 """Worker client, in the caller's process: one thread's worker, compiler and builder, each started when first needed.
 
 Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in frames: `evaluate` (problem, kernel,
-config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU seconds), `reference_failed` or
-`fault` (message). Between `loading` and `loaded`, which may come before it, the problem's own code is loaded: who ends
-then was ended by it.
+config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU seconds), `reference_failed`,
+`fault` or `bug` (message). Between `loading` and `loaded`, which may come before it, the problem's own code is loaded:
+who ends then was ended by it.
 """
 
 import hashlib
@@ -55,6 +55,10 @@ class Judged(NamedTuple):
     work: Work = Work()
 
 
+class WorkerBugError(InfrastructureError):
+    """The judge's own code failed in a worker, on what it was given: the machine is sound."""
+
+
 class ProblemEndedWorkerError(InfrastructureError):
     """A worker ended while it loaded a problem. One that does so again and again is at fault itself."""
 
@@ -87,7 +91,8 @@ class WorkerClient:
     def judge(self, job: Job) -> Judged:
         """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start.
 
-        It is a ProblemEndedWorkerError if the worker died or hung while it loaded the problem.
+        It is a ProblemEndedWorkerError if the worker died or hung while it loaded the problem, and a WorkerBugError if
+        an exception that nobody expected ended it.
         """
         self.seconds = {}
         on_gpu = job.config.device == "cuda"
@@ -102,6 +107,8 @@ class WorkerClient:
         reply = self._ask(job, built, cache)
         if reply["kind"] == "reference_failed":
             return Judged(fault(ErrorCategory.REFERENCE_FAILED, reply["message"]))
+        if reply["kind"] == "bug":
+            raise WorkerBugError(str(reply["message"]))
         if reply["kind"] != "graded":
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])

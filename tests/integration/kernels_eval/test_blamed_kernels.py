@@ -1,4 +1,7 @@
-"""Kernels on which the machine fails: on a GPU, which they share with the judge, it is their own fault at last."""
+"""Kernels on which the machine fails: on a GPU, which they share with the judge, it is their own fault at last.
+
+Without a GPU it is theirs if the judge's own code fails on them, again and again.
+"""
 
 from collections import Counter
 from typing import Any
@@ -13,14 +16,16 @@ from kernels_eval.verdict import Status, Verdict
 CORRECT = Verdict(status=Status.CORRECT, compiled=True, correct=True)
 
 
-def verdict_of(device: str, works: set[int], monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, Counter[str]]:
+def verdict_of(
+    device: str, works: set[int], monkeypatch: pytest.MonkeyPatch, category: str = "judge_fault"
+) -> tuple[Verdict, Counter[str]]:
     """Return the verdict on a kernel on which the machine fails but in the attempts `works`, and what was judged."""
     judged: Counter[str] = Counter()
 
     def judge(self: Judge, client: Any, job: Any) -> Verdict | _MachineFault:
         name = "probe" if job.key == "probe" else "kernel"
         judged[name] += 1
-        return CORRECT if name == "probe" or judged[name] in works else _MachineFault("judge_fault", "no memory left")
+        return CORRECT if name == "probe" or judged[name] in works else _MachineFault(category, "no memory left")
 
     monkeypatch.setattr(Judge, "_try", judge)
     with Judge(JudgeConfig(device="cpu", workers=1, compile="never")) as judge_here:
@@ -43,3 +48,9 @@ def test_without_a_gpu_it_stays_the_machines_fault(monkeypatch: pytest.MonkeyPat
     verdict, judged = verdict_of("cpu", set(), monkeypatch)
     assert verdict.is_fault
     assert judged["kernel"] == 4
+
+
+def test_without_a_gpu_a_kernel_cannot_choose_a_bug_of_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict, judged = verdict_of("cpu", set(), monkeypatch, "judge_bug")
+    assert (verdict.status, verdict.error_category) == ("runtime_error", "machine_fault")
+    assert judged == {"kernel": 2, "probe": 2}

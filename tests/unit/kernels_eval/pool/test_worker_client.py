@@ -13,7 +13,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool import worker_client
 from kernels_eval.pool.job_queue import Job
-from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerClient, build_verdict
+from kernels_eval.pool.worker_client import ProblemEndedWorkerError, WorkerBugError, WorkerClient, build_verdict
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -134,6 +134,12 @@ def test_a_reference_that_fails_is_a_fault_and_no_verdict_on_the_kernel(workers:
     workers.reply = lambda _: {"kind": "reference_failed", "message": "no memory"}
     assert client.judge(job()).verdict == fault("reference_failed", "no memory")
     assert fault("reference_failed", "no memory").is_fault
+
+
+def test_a_bug_in_a_worker_is_told_from_a_fault_of_the_machine(workers: Workers, client: WorkerClient) -> None:
+    workers.reply = lambda _: {"kind": "bug", "message": "ValueError: a size below zero"}
+    with pytest.raises(WorkerBugError, match="ValueError: a size below zero"):
+        client.judge(job())
 
 
 @pytest.mark.parametrize(

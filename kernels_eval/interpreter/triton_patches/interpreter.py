@@ -20,7 +20,10 @@ from kernels_eval.interpreter.triton_patches import (
     arithmetic,
     batched_builder,
     control_flow,
+    dot_scaled,
     float8,
+    inline_asm,
+    map_elementwise,
     operation_counts,
     programs,
     types,
@@ -79,6 +82,9 @@ def install() -> None:
             setattr(upstream.InterpreterBuilder, name, _truth_values(compare))
     arithmetic.install()
     float8.install()
+    inline_asm.install()
+    dot_scaled.install()
+    map_elementwise.install()
     programs.install()
     control_flow.install()
     operation_counts.install()

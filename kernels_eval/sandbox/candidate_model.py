@@ -50,12 +50,14 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
         raise CandidateError("runtime_error", ErrorCategory.CONSTRUCTOR_ERROR, describe(error)) from error
 
 
-def send_state(channel: socket.socket, model: Any, with_plain: bool = False) -> dict[str, torch.Tensor]:
+def send_state(
+    channel: socket.socket, model: Any, with_plain: bool = False, registered: dict[str, torch.Tensor] | None = None
+) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes.
 
-    `with_plain`: tensors in plain attributes as well.
+    `with_plain`: tensors in plain attributes as well. `registered`: what stands for the parameters and buffers.
     """
-    state = registered_state(model)
+    state = registered_state(model) if registered is None else registered
     plain = plain_state(model) if with_plain else {}
     send_frame(channel, {"kind": "ready", "state": _forms(state), "plain": _forms(plain)})
     return {**plain, **state}

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
-from kernels_eval.sandbox.module_state import plain_attributes, registered_state
+from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
@@ -29,6 +29,8 @@ class _Storage:
     steps: list[tuple[Any, Any, Any]] = field(default_factory=list)
     sources: set[int] = field(default_factory=set)
     """Keys of the storages that the steps read."""
+    computed_of: set[int] = field(default_factory=set)
+    """Keys of the storages that other operators read that wrote to it."""
 
 
 class MadeOfWeights(TorchDispatchMode):
@@ -51,12 +53,14 @@ class MadeOfWeights(TorchDispatchMode):
         elif func._schema.is_mutable:
             for value in _written(func, args, kwargs or {}):
                 self._forget_copies_of(key_of(value))
-                self._forget(key_of(value))
+                self._forget(key_of(value), {key_of(each) for each in given})
         elif isinstance(result, torch.Tensor) and key_of(result) not in {key_of(value) for value in given}:
             known = self._storages[key_of(result)] = _Storage(result.detach())
             if name in _MAKING:
                 known.steps.append((func, args, kwargs or {}))
                 known.sources.update(key_of(value) for value in given)
+            else:
+                known.computed_of.update(key_of(value) for value in given)
         return result
 
     def state_of(self, model: Any) -> dict[str, torch.Tensor]:
@@ -73,6 +77,30 @@ class MadeOfWeights(TorchDispatchMode):
                 taken.add(key_of(root))
                 state[name] = root
         return state
+
+    def computed(self, model: Any) -> list[str]:
+        """Return the names of a model's tensors that its constructor computed of its parameters and buffers."""
+        state = registered_state(model)
+        weights = {key_of(tensor) for tensor in state.values()}
+        return [
+            name
+            for name, tensor in {**plain_state(model), **state}.items()
+            if self._computes(key_of(tensor), weights - {key_of(tensor)})
+        ]
+
+    def _computes(self, key: int, weights: set[int]) -> bool:
+        known = self._storages.get(key)
+        if known is None:
+            return False
+        return any(self._stems_from(source, weights) for source in known.computed_of) or any(
+            self._computes(source, weights) for source in known.sources
+        )
+
+    def _stems_from(self, key: int, weights: set[int]) -> bool:
+        known = self._storages.get(key)
+        return key in weights or (
+            known is not None and any(self._stems_from(each, weights) for each in known.sources | known.computed_of)
+        )
 
     def _root_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the one whole tensor that was drawn and that a tensor of another shape is made of, or None."""
@@ -98,14 +126,16 @@ class MadeOfWeights(TorchDispatchMode):
         if known is None or not known.steps:
             return
         if isinstance(source, torch.Tensor) and key_of(source) == key_of(target):
-            self._forget(key_of(target))
+            self._forget(key_of(target), set())
             return
         known.steps.append((func, args, kwargs))
         known.sources.update(key_of(value) for value in args[1:] if isinstance(value, torch.Tensor))
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, read: set[int]) -> None:
+        """Forget how a storage was copied, since an operator that computes has read others and written to it."""
         known = self._storages.get(key)
         if known is not None:
+            known.computed_of |= (known.sources | read) - {key}
             known.steps.clear()
             known.sources.clear()
 

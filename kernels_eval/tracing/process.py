@@ -79,7 +79,7 @@ class _Host:
         self._remembered: list[Any] | None = None
         """Values of an earlier call, if this call is traced without values."""
         self._made: list[Any] = []
-        """What is to be made again of weights in the next call."""
+        """Attributes to be made again of weights in the next call."""
 
     def serve(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -98,7 +98,7 @@ class _Host:
             with MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"])
             is_large = clock() - began > _LONGEST_BUILD_S
-        state = send_state(self._channel, model, with_plain=True, registered=made.state_of(model))
+        state = send_state(self._channel, model, True, made.state_of(model), made.computed(model))
         header, _ = receive_frame(self._channel)
         names: list[str] = header["names"]
         self._use_handles(model, made, {name: state[name] for name in names})

@@ -107,3 +107,22 @@ def test_a_weight_is_matched_in_the_form_it_was_drawn_in(keeps: bool) -> None:
         expected |= {"linear.weight": (3, 4), "linear.bias": (3,)}
     assert shapes == expected
     assert {name for _, name, _ in attributes(model)} == {name.rpartition(".")[2] for name in expected}
+
+
+class Folded(torch.nn.Module):
+    """Keeps what it computes of a batch normalisation, at once and in place, and a copy of its weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = torch.nn.BatchNorm2d(4)
+        scale = self.bn.weight.detach() / torch.sqrt(self.bn.running_var + self.bn.eps)
+        self.register_buffer("scale", scale.reshape(2, 2).clone())
+        self.doubled = self.bn.bias.detach().clone().mul_(2)
+        self.copied = self.bn.weight.detach().clone()
+        self.table = torch.arange(4.0) * 2
+
+
+def test_what_is_computed_of_weights_is_named() -> None:
+    with MadeOfWeights() as made:
+        model = Folded()
+    assert sorted(made.computed(model)) == ["doubled", "scale"]

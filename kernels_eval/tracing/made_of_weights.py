@@ -201,7 +201,7 @@ def is_whole(tensor: torch.Tensor) -> bool:
 
 def key_of(tensor: torch.Tensor) -> int:
     """Return what tells a tensor's storage from all others that are in use."""
-    return tensor.untyped_storage()._cdata
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a constructor makes of weights by copies is made again of other weights; all else stays as it was drawn."""
+"""Copies that a constructor makes of weights are made again of other weights; all else stays as it was drawn."""
 
 from collections.abc import Callable
 from typing import Any

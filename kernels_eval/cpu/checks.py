@@ -59,6 +59,8 @@ class Trials:
     _drawn: list[list[Any]] = field(default_factory=list[list[Any]])
     _unnamed: list[str] = field(default_factory=list[str])
     """Tensors in plain attributes of the reference for which the candidate has none of that name and shape."""
+    _computed: tuple[str, ...] = ()
+    """Tensors that the candidate's constructor computed of parameters and buffers."""
     _last: tuple[list[Any], Expected] | None = None
     """Inputs and results of the last trial."""
 
@@ -91,6 +93,7 @@ class Trials:
         state = session.ready()
         self.is_compiled = True
         weights = reference.weights_for(state.state, lambda: self._drawn[0], state.plain)
+        self._computed = state.computed
         self._unnamed = [name for name in reference.plain_state if name not in weights]
         session.set_weights(weights)
         for inputs in self._drawn:
@@ -176,16 +179,24 @@ class Trials:
     def with_unnamed(self, failed: CandidateFailedError) -> CandidateFailedError:
         """Return a failure whose message names first states that the reference draws and the candidate calls otherwise.
 
+        It names what the constructor computed of weights as well.
+
         With another order of draws the candidate's own differ. They are no reason to refuse it before: with the same
         order they are equal, and a kernel may do without them.
         """
-        drawn = self.reference.drawn(self._unnamed) if failed.category == ErrorCategory.WRONG_VALUES else []
-        if not drawn:
+        if failed.category != ErrorCategory.WRONG_VALUES:
             return failed
-        message = (
-            f"{failed.message}; the reference draws {', '.join(drawn)} in its constructor: ModelNew gets these values "
-            "in an attribute of the same name and shape, and has none"
-        )
+        message = failed.message
+        if drawn := self.reference.drawn(self._unnamed):
+            message += (
+                f"; the reference draws {', '.join(drawn)} in its constructor: ModelNew gets these values "
+                "in an attribute of the same name and shape, and has none"
+            )
+        if self._computed:
+            message += (
+                f"; the constructor computes {', '.join(self._computed)} of parameters or buffers, which get their "
+                "values after it: compute it in forward"
+            )
         return CandidateFailedError(failed.status, failed.category, message, failed.is_certain)
 
     def launches_at_full_size(self) -> list[Launch]:

@@ -18,6 +18,7 @@ from kernels_eval.cpu.checks import CHECKS, Trials
 from kernels_eval.cpu.configurations import ConfigurationRuns
 from kernels_eval.cpu.full_size import uploads
 from kernels_eval.cpu.graded import Graded, timed
+from kernels_eval.cpu.larger_cut import is_beyond, is_larger_cut, larger_cut, relies_on_equal_sizes, with_a_cut
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
 from kernels_eval.cpu.own_sizes import (
     MAY_GO_BY_SIZE,
@@ -94,6 +95,10 @@ class Grader:
         known = hashlib.sha256(f"{problem_source}\0{kernel_source}".encode("utf-8", "surrogatepass")).digest()
         seed = SecretSeed(secrets.token_bytes(16) if self._secret is None else known)
         graded = self._grade_in(reference, kernel_source, config, seed, {})
+        may_go = graded.verdict.error_category in MAY_GO_BY_SIZE and is_beyond(whole, config)
+        if may_go and (with_cut := with_a_cut(whole)) is not None:
+            whole, reference = with_cut, with_cut.cut or with_cut
+            graded = self._grade_in(reference, kernel_source, config, seed, {})
         chosen: Configurations = {}
         ways = ways_of(autotuners(graded.full_trace), kernel_source)
         if graded.verdict.correct and len(ways) > 1:
@@ -136,6 +141,8 @@ class Grader:
             reference.can_be_reduced, sizes = False, ()  # e.g. an index that is out of range at a reduced size
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
         while (larger := larger_sizes(reference, sizes, graded.verdict, graded.follow_up)) is not None:
+            if not larger and not graded.verdict.correct and is_beyond(reference, config):
+                break
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
             graded.is_drawn |= smaller.is_drawn
@@ -250,7 +257,7 @@ class Grader:
                 return graded, before
             return Graded(failed.verdict(True), executed_size=size or reference.full_size), reference
         graded.executed_size = at = size or reference.full_size
-        if at is not None and (reference is before or size is None):
+        if at is not None and (reference is before or size is None) and not is_larger_cut(reference):
             recount(graded, launches, at, reference.full_size or at, config)
         return graded, reference
 
@@ -360,6 +367,9 @@ def _largest(
     """
     if reference is not whole:
         size = whole.largest_size(config.full_size_s, config.memory_mb)
+        if size != whole.full_size and relies_on_equal_sizes(whole):
+            larger = larger_cut(whole, config.full_size_s, config.memory_mb)
+            return None if larger is None else (larger, None)
         return None if size is None else (whole, None if size == whole.full_size else size)
     seen = graded.seen
     if seen is None:

@@ -128,7 +128,11 @@ def sizes_in_words(reference: Reference, cut: Reference, executed: int | None) -
     ]
     judged = (executed, *pair[0][1:]) if executed is not None and pair[0] else pair[0]
     shown = {*pair[0], *pair[1]}
-    others = [f"{name} {now} of {own}" for name, (now, own) in reference.cut_sizes.items() if own not in shown]
+    others = [
+        f"{name} {now} of {own}"
+        for name, (now, own) in (cut.cut_sizes or reference.cut_sizes).items()
+        if own not in shown
+    ]
     shapes = " of ".join(" × ".join(str(size) for size in shape) for shape in (judged, pair[1]))
     return ", ".join([shapes, *others])
 

@@ -231,6 +231,14 @@ def record_access(
     ACCESS_LOG.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
 
 
+_FAR = 1 << 40
+"""Bytes from a tensor that no offset of an honest kernel reaches, as addresses that host code made up are."""
+_OF_NUMBERS = (
+    "; so far away is a pointer made of a number: what `data_ptr()` gives is no address without a GPU, pass each tensor"
+    " as an argument"
+)
+
+
 def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
     """An access that no single tensor covers: pointers into several tensors, or out of bounds."""
     outside = np.ones(flat.shape, dtype=bool)
@@ -259,6 +267,7 @@ def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
     raise OutOfBoundsError(
         f"the kernel {verb} outside its tensors: {where} of the {nearest.size} bytes of `{nearest.name}` "
         f"({int(outside.sum())} of {flat.size} elements of this access, program {ACCESS_LOG.program})"
+        f"{_OF_NUMBERS if distance(nearest) >= _FAR else ''}"
     )
 
 

@@ -147,6 +147,24 @@ def cut_problem(source: str, full_size: int | None, shapes: list[Shape] | None =
     return Cut(constants.source(chosen), {name: (size, constants.values[name]) for name, size in chosen.items()})
 
 
+def enlarged(source: str, sizes: Mapping[str, tuple[int, int]], seconds: float) -> Cut | None:
+    """Return a problem whose cut constants are larger: all doubled as often as kernels can be interpreted in `seconds`.
+
+    `sizes`: those of its cut. Equal ones stay equal. None: they cannot be doubled once, or it gives the problem's own.
+    """
+    constants, shapes = _constants_of(syntax_tree(source), None), _shapes(source)
+    found: Cut | None = None
+    while constants is not None and shapes is not None:
+        larger = {name: (min(2 * now, own), own) for name, (now, own) in (found.sizes if found else sizes).items()}
+        text = constants.source({name: now for name, (now, _) in larger.items()})
+        work = _work(text, shapes)
+        is_own = all(now == own for now, own in larger.values())
+        if is_own or work is None or work.is_too_large(seconds):
+            break
+        found = Cut(text, larger)
+    return found
+
+
 def _is_gain(work: CallWork, less: CallWork, is_last: bool) -> bool:
     """True if a step saves work; in the last pass, a share of it: a network's number of classes saves next to none."""
     if is_last:

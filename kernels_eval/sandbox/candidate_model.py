@@ -6,7 +6,7 @@ the candidate's process on a GPU (kernels_eval.gpu.candidate.process).
 
 import gc
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,9 @@ from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, OversizedFrameError, send_frame
 from kernels_eval.sandbox.module_state import plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import NAMES
+
+_MOST_COMPUTED = 5
+_LONGEST_NAME = 200
 
 
 @contextmanager
@@ -50,14 +53,24 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
         raise CandidateError("runtime_error", ErrorCategory.CONSTRUCTOR_ERROR, describe(error)) from error
 
 
-def send_state(channel: socket.socket, model: Any, with_plain: bool = False) -> dict[str, torch.Tensor]:
+def send_state(
+    channel: socket.socket,
+    model: Any,
+    with_plain: bool = False,
+    registered: dict[str, torch.Tensor] | None = None,
+    computed: Sequence[str] = (),
+) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes.
 
-    `with_plain`: tensors in plain attributes as well.
+    `with_plain`: tensors in plain attributes as well. `registered`: what stands for the parameters and buffers.
+    `computed`: names of tensors that the constructor computed of others.
     """
-    state = registered_state(model)
+    state = registered_state(model) if registered is None else registered
     plain = plain_state(model) if with_plain else {}
-    send_frame(channel, {"kind": "ready", "state": _forms(state), "plain": _forms(plain)})
+    ready: dict[str, Any] = {"kind": "ready", "state": _forms(state), "plain": _forms(plain)}
+    if computed:
+        ready["computed"] = [name[:_LONGEST_NAME] for name in computed[:_MOST_COMPUTED]]
+    send_frame(channel, ready)
     return {**plain, **state}
 
 

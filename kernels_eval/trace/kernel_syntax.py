@@ -243,7 +243,7 @@ class _Check:
                 self._check_member(node)
                 return
             if node.attr not in _VALUE_ATTRIBUTES:
-                self._refuse(node, f"a kernel cannot use the attribute .{node.attr}")
+                self._refuse(node, f"a kernel cannot use the attribute .{node.attr}{_instead_of(node)}")
             if not isinstance(node.ctx, ast.Load):
                 self._refuse(node, f"a kernel cannot assign to .{node.attr}")
         elif isinstance(node, ast.Raise):
@@ -295,6 +295,13 @@ class _Check:
 
     def _refuse(self, node: ast.AST, message: str) -> None:
         raise ForbiddenSyntaxError(message, getattr(node, "lineno", self._function.lineno))
+
+
+def _instead_of(node: ast.Attribute) -> str:
+    """Return what to write instead of an attribute that may be a field: only a parameter can be a named tuple."""
+    if node.attr.startswith("_") or not isinstance(node.value, ast.Name):
+        return ""
+    return f"; if {node.value.id} is a named tuple, take it by place, such as {node.value.id}[0]"
 
 
 _NAMES = {

@@ -65,7 +65,9 @@ class KernelSources:
         is_constant = function is plain or is_constexpr_function(function)
         part = self._part(plain)
         if plain in self._open:
-            raise UnknownGlobalError(f"{part.name} calls itself")
+            raise UnknownGlobalError(
+                f"{part.name} calls itself: recursion is not interpreted, write a loop with tl.static_range"
+            )
         self._open.add(plain)
         try:
             meanings = self._meanings(plain, part, is_constant)

@@ -137,7 +137,8 @@ class _Warmed(WarmedKernel):
 
 
 class _Metadata:
-    shared = 0
+    shared = 128
+    """Bytes: a word for each of 32 warps, as a reduction takes at least. Host code divides by it."""
     num_warps = 4
 
 

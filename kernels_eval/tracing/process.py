@@ -38,10 +38,12 @@ from kernels_eval.tracing.chance import Chance
 from kernels_eval.tracing.counters import Counters
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
+from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, is_whole, key_of
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer, remember_registrations
 
 _DIFFERENCE_NAMES = 5
+_OF_THE_PROCESS = "settings of PyTorch are the whole process's, and no kernel of the file needs them; leave them out"
 _LONGEST_BUILD_S = 0.02
 """CPU time to build a model, beyond which no second one is built."""
 
@@ -76,6 +78,8 @@ class _Host:
         """Requests that arrived during the wait for a value."""
         self._remembered: list[Any] | None = None
         """Values of an earlier call, if this call is traced without values."""
+        self._made: list[Any] = []
+        """Attributes to be made again of weights in the next call."""
 
     def serve(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -91,12 +95,13 @@ class _Host:
         with fake_cuda.OnCpu():
             module = load_source(job["source"], hash=self._chance.hash_of)
             began = clock()
-            model = build_model(module, job["arguments"], job["weight_seed"])
+            with MadeOfWeights() as made:
+                model = build_model(module, job["arguments"], job["weight_seed"])
             is_large = clock() - began > _LONGEST_BUILD_S
-        state = send_state(self._channel, model, with_plain=True)
+        state = send_state(self._channel, model, True, made.state_of(model), made.computed(model))
         header, _ = receive_frame(self._channel)
         names: list[str] = header["names"]
-        _use_handles(model, self._tracer, {name: state[name] for name in names})
+        self._use_handles(model, made, {name: state[name] for name in names})
         models = [model]
         self._counters = Counters([module, models])
         while True:
@@ -108,16 +113,30 @@ class _Host:
             self._trace(models[0], header)
             _check_global_state(before)
 
+    def _use_handles(self, model: Any, made: MadeOfWeights, given: dict[str, torch.Tensor]) -> None:
+        """Replace parameters, buffers and the plain attributes that are given; others are made again of those."""
+        kept = attributes(model)
+        weights = _use_handles(model, self._tracer, given)
+        self._made = [(made, weights, *each) for each in kept if id(each[2]) not in {id(one) for one in given.values()}]
+
+    def _remake(self) -> None:
+        """Make again, once, what a constructor made of weights: their values are the judge's."""
+        pending, self._made = self._made, []
+        for made, weights, holder, name, tensor in pending:
+            again = made.remake(tensor, weights, self._tracer)
+            if again is not None:
+                holder[name] = again
+
     def _second(self, module: Any, job: dict[str, Any], names: list[str]) -> Any:
         """Build ModelNew once more, with the weights of the first. Returns None if it cannot be built.
 
         A program that a second model launches otherwise is run, like any other that differs.
         """
         try:
-            with fake_cuda.OnCpu():
+            with fake_cuda.OnCpu(), MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"])
-            state = {**plain_state(model), **registered_state(model)}
-            _use_handles(model, self._tracer, {name: state[name] for name in names})
+            state = {**plain_state(model), **made.state_of(model)}
+            self._use_handles(model, made, {name: state[name] for name in names})
         except (CandidateError, KeyError):
             return None
         return model
@@ -153,6 +172,7 @@ class _Host:
         tracer.is_in_call = True
         try:
             with torch.no_grad(), tracer:
+                self._remake()
                 result = model(*inputs)
         except ForbiddenOperatorError as error:
             raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, describe(error)) from error
@@ -209,14 +229,20 @@ _prepared: list[_Host] = []
 """The host that `prepare` made: each child has a copy of its own."""
 
 
-def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:
-    """Replace the model's parameters and buffers by traced tensors, and the plain attributes that are given."""
+def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> dict[int, TracedTensor]:
+    """Replace the model's parameters and buffers by traced tensors, and the plain attributes that are given.
+
+    Returns the traced tensors of the latter and of given parameters, by the keys of their storages.
+    """
+    weights: dict[int, TracedTensor] = {}
     if not isinstance(model, torch.nn.Module):
-        return
+        return weights
     handles: dict[int, torch.Tensor] = {}
     with torch.no_grad():
         for number, tensor in enumerate(given.values(), start=FIRST_WEIGHT):
-            handles[id(tensor)] = tracer.adopt(tensor, number)
+            handles[id(tensor)] = adopted = tracer.adopt(tensor, number)
+            if is_whole(tensor):
+                weights[key_of(tensor)] = adopted
         for module in model.modules():
             for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
                 for name, tensor in group.items():
@@ -228,14 +254,15 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
         for found in list(plain_attributes(model)):  # others stay on the host, which may read them
             if id(found.value) in handles:
                 vars(found.holder)[found.attribute] = handles[id(found.value)]
+    return weights
 
 
 def _check_global_state(before: dict[str, Any]) -> None:
     changed = [name for name, value in global_state().items() if before[name] != value]
     if changed:
-        raise CandidateError(
-            "rejected", ErrorCategory.CHANGED_GLOBAL_STATE, f"changed {', '.join(changed[:_DIFFERENCE_NAMES])}"
-        )
+        names = ", ".join(changed[:_DIFFERENCE_NAMES])
+        message = f"changed {names}: {_OF_THE_PROCESS}"
+        raise CandidateError("rejected", ErrorCategory.CHANGED_GLOBAL_STATE, message)
 
 
 def global_state() -> dict[str, Any]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kernels_eval.tracing.tracer import Tracer
 
 DEVICE = torch.device("cuda", 0)
-_ADDRESS_SPACE = 1 << 44
+_ADDRESS_SPACE = 1 << 40
+"""Bytes from one storage to the next: a number of all of them fits an int64, as host code puts into tables."""
 
 
 class Memory:

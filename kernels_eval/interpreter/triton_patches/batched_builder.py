@@ -144,6 +144,12 @@ class BatchedBuilder(_builder):
         """Refuse: such a pointer need not be aligned."""
         raise UnbatchableError("a pointer made of a number")
 
+    def create_inline_asm(self, text: str, constraints: str, handles: Any, types: Any, is_pure: bool, pack: int) -> Any:
+        """Refuse if its operands differ: `pack` lanes of a program go together, and none of another one."""
+        if any(type(handle) is BatchHandle for handle in handles):
+            raise UnbatchableError("inline assembly")
+        return super().create_inline_asm(text, constraints, handles, types, is_pure, pack)
+
     def create_descriptor_store(self, *operands: Any) -> Any:
         """Refuse: its pointers are not made here."""
         raise UnbatchableError("descriptors")

@@ -20,7 +20,10 @@ from kernels_eval.interpreter.triton_patches import (
     arithmetic,
     batched_builder,
     control_flow,
+    dot_scaled,
     float8,
+    inline_asm,
+    map_elementwise,
     open_order,
     operation_counts,
     programs,
@@ -81,6 +84,9 @@ def install() -> None:
     arithmetic.install()
     float8.install()
     open_order.install()
+    inline_asm.install()
+    dot_scaled.install()
+    map_elementwise.install()
     programs.install()
     control_flow.install()
     operation_counts.install()

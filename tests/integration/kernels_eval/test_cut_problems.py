@@ -196,3 +196,65 @@ def test_a_first_state_of_another_name_is_right_if_drawn_alike_and_else_said_to_
     assert named.correct, named.error_message
     assert other.error_category == "wrong_values"
     assert "the reference draws h0 in its constructor" in (other.error_message or "")
+
+
+SQUARE = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, A, B):
+        return torch.matmul(A, B)
+
+
+N = 2048
+
+
+def get_inputs():
+    return [torch.randn(N, N), torch.randn(N, N)]
+
+
+def get_init_inputs():
+    return []
+"""
+OF_ONE_SIZE = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, b, c, N, B: tl.constexpr, BK: tl.constexpr):
+    rm = tl.program_id(0) * B + tl.arange(0, B)
+    rn = tl.program_id(1) * B + tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, N, BK):
+        rk = k + tl.arange(0, BK)
+        x = tl.load(a + rm[:, None] * N + rk[None, :], mask=(rm[:, None] < N) & (rk[None, :] < N), other=0.0)
+        y = tl.load(b + rk[:, None] * N + rn[None, :], mask=(rk[:, None] < N) & (rn[None, :] < N), other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="ieee")
+    tl.store(c + rm[:, None] * N + rn[None, :], acc, mask=(rm[:, None] < N) & (rn[None, :] < N))
+
+
+class ModelNew(nn.Module):
+    def forward(self, A, B):
+        N = A.shape[0]
+        C = torch.empty_like(A)
+        product[(triton.cdiv(N, 128), triton.cdiv(N, 128))](A, B, C, N, B=128, BK=64)
+        return C
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2048, 4096])
+def test_a_kernel_may_rely_on_square_matrices_that_are_too_large(judge: Judge, size: int) -> None:
+    """Judge the smaller one, which is not cut for other kernels, and the larger one, which is run at twice its cut."""
+    problem = SQUARE.replace("2048", str(size))
+    settings = {"full_size_share": 1.0, "timeout_s": 3.0}
+    verdict = judge.submit(problem, OF_ONE_SIZE, settings=settings).result()
+    assert verdict.status is Status.CORRECT, verdict
+    wrong = OF_ONE_SIZE.replace("C = torch.empty_like(A)", "C = torch.empty_like(A) if N < 1000 else A.clone()")
+    wrong = wrong.replace("        product[", "        if N < 1000:\n          product[")
+    assert not judge.submit(problem, wrong, settings=settings).result().correct

@@ -126,6 +126,14 @@ def test_a_refusal_names_argument_and_place(offset: int, where: str) -> None:
         record_access(Pointers([region.base + offset]), None, reads=False, writes=True)
 
 
+def test_a_pointer_made_of_a_number_is_named() -> None:
+    region = start(100)[0]
+    with pytest.raises(OutOfBoundsError, match=r"bytes past the end .* what `data_ptr\(\)` gives is no address"):
+        record_access(Pointers([region.base + (1 << 41)]), None, reads=True, writes=False)
+    with pytest.raises(OutOfBoundsError, match=r"program \(0, 0, 0\)\)$"):
+        record_access(Pointers([region.base + (1 << 35)]), None, reads=True, writes=False)
+
+
 def test_wide_elements_have_to_be_inside_to_their_last_byte() -> None:
     region = start(100)[0]
     record_access(Pointers([region.base + 92], tl.int64), None, reads=True, writes=False)

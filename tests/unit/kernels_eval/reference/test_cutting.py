@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels_eval.reference.cutting import cut_problem
+from kernels_eval.reference.cutting import cut_problem, enlarged
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reference import Reference
 
@@ -206,3 +206,19 @@ def test_of_two_equal_sizes_the_one_that_may_change_is_cut() -> None:
     assert cut is not None
     assert cut.sizes["height"][0] < 98
     assert "width" not in cut.sizes
+
+
+def test_a_cut_problem_is_enlarged_with_equal_sizes() -> None:
+    source = (
+        "import torch\nN = 4096\nclass Model(torch.nn.Module):\n    def forward(self, a, b):\n        return a @ b\n"
+        "def get_inputs():\n    return [torch.randn(N, N), torch.randn(N, N)]\ndef get_init_inputs():\n    return []\n"
+    )
+    cut = cut_problem(source, None)
+    assert cut is not None
+    assert cut.sizes == {"N": (512, 4096)}
+    larger = enlarged(source, cut.sizes, 5.0)
+    assert larger is not None
+    assert larger.sizes == {"N": (1024, 4096)}  # 2.1 GFLOP; twice as large 17, of 10 that five seconds allow
+    assert "N = 1024" in larger.source
+    assert enlarged(source, cut.sizes, 0.5) is None
+    assert enlarged(source.replace("4096", "1024"), {"N": (512, 1024)}, 5.0) is None  # the problem itself

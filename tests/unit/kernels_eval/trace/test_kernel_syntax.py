@@ -176,3 +176,11 @@ def test_any_text_is_a_kernel_or_refused(text: str) -> None:
     except ForbiddenSyntaxError:
         return
     assert function.name == "kernel"
+
+
+@pytest.mark.parametrize(("value", "told"), [("p.size_of_rows", True), ("p._handle", False), ("f(p).rows", False)])
+def test_what_may_be_a_field_of_a_named_tuple_is_told(value: str, told: bool) -> None:
+    source = f"def kernel(p, f):\n    x = {value}"
+    with pytest.raises(ForbiddenSyntaxError, match=r"a kernel cannot use the attribute \.") as refused:
+        checked_tree(KernelSource(number=0, name="kernel", source=source, line=1, globals={}))
+    assert ("if p is a named tuple, take it by place, such as p[0]" in str(refused.value)) is told

@@ -1,0 +1,223 @@
+"""Tracing process: notes copies and views that a constructor makes of weights: transposed, flattened, padded.
+
+A constructor runs on the host, before the judge gives the weights their values. `self.w = self.linear.weight.t()
+.contiguous()` would keep the values that the constructor drew. Such a copy is noted here, and made again of the weights
+in the first call, as if `forward` had made it there and kept it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
+from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
+from kernels_eval.tracing.traced_tensor import TracedTensor
+from kernels_eval.tracing.tracer import Tracer
+
+_MAKING = UNINITIALISED | CREATIONS | (COPIES - {"copy_"}) | MOVES
+
+
+@dataclass
+class _Storage:
+    """A storage that the constructor made; `steps` are the operators that filled it, if they are copies alone."""
+
+    whole: torch.Tensor
+    """The tensor that came with it."""
+    steps: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    sources: set[int] = field(default_factory=set)
+    """Keys of the storages that the steps read."""
+    computed_of: set[int] = field(default_factory=set)
+    """Keys of the storages that other operators read that wrote to it."""
+
+
+class MadeOfWeights(TorchDispatchMode):
+    """Context manager around a constructor that notes what is copied of what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._storages: dict[int, _Storage] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operator, and note it."""
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        if name == "copy_":
+            self._forget_copies_of(key_of(args[0]))
+            self._note_copy(func, args, kwargs or {})
+        elif func._schema.is_mutable:
+            for value in _written(func, args, kwargs or {}):
+                self._forget_copies_of(key_of(value))
+                self._forget(key_of(value), {key_of(each) for each in given})
+        elif isinstance(result, torch.Tensor) and key_of(result) not in {key_of(value) for value in given}:
+            known = self._storages[key_of(result)] = _Storage(result.detach())
+            if name in _MAKING:
+                known.steps.append((func, args, kwargs or {}))
+                known.sources.update(key_of(value) for value in given)
+            else:
+                known.computed_of.update(key_of(value) for value in given)
+        return result
+
+    def state_of(self, model: Any) -> dict[str, torch.Tensor]:
+        """Return a model's parameters and buffers, those of another shape as what was drawn for them.
+
+        A weight that is drawn as `nn.Linear` draws it, and registered transposed, is matched in the form that it was
+        drawn in. What is registered as it was drawn is not taken for another one.
+        """
+        state = registered_state(model)
+        roots = {name: self._root_of(tensor) for name, tensor in state.items()}
+        taken = {key_of(tensor) for name, tensor in state.items() if roots[name] is None}
+        for name, root in roots.items():
+            if root is not None and key_of(root) not in taken:
+                taken.add(key_of(root))
+                state[name] = root
+        return state
+
+    def computed(self, model: Any) -> list[str]:
+        """Return the names of a model's tensors that its constructor computed of its parameters and buffers."""
+        state = registered_state(model)
+        weights = {key_of(tensor) for tensor in state.values()}
+        return [
+            name
+            for name, tensor in {**plain_state(model), **state}.items()
+            if self._computes(key_of(tensor), weights - {key_of(tensor)})
+        ]
+
+    def _computes(self, key: int, weights: set[int]) -> bool:
+        known = self._storages.get(key)
+        if known is None:
+            return False
+        return any(self._stems_from(source, weights) for source in known.computed_of) or any(
+            self._computes(source, weights) for source in known.sources
+        )
+
+    def _stems_from(self, key: int, weights: set[int]) -> bool:
+        known = self._storages.get(key)
+        return key in weights or (
+            known is not None and any(self._stems_from(each, weights) for each in known.sources | known.computed_of)
+        )
+
+    def _root_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the one whole tensor that was drawn and that a tensor of another shape is made of, or None."""
+        roots: dict[int, torch.Tensor] = {}
+        self._gather_roots(tensor, roots)
+        if len(roots) != 1:
+            return None
+        (root,) = roots.values()
+        return root if is_whole(root) and root.shape != tensor.shape else None
+
+    def remake(self, tensor: torch.Tensor, weights: dict[int, TracedTensor], tracer: Tracer) -> TracedTensor | None:
+        """Return a tensor made again of weights, which are given by the keys of their storages; None if of none."""
+        if not self._reads(key_of(tensor), set(weights)):
+            return None
+        try:
+            return _view(self._whole(tensor, dict(weights), tracer), tensor)
+        except ValueError:  # bits that are read as another type: as they are on the host
+            return None
+
+    def _note_copy(self, func: Any, args: Any, kwargs: Any) -> None:
+        target, source = args[0], args[1]
+        known = self._storages.get(key_of(target))
+        if known is None or not known.steps:
+            return
+        if isinstance(source, torch.Tensor) and key_of(source) == key_of(target):
+            self._forget(key_of(target), set())
+            return
+        known.steps.append((func, args, kwargs))
+        known.sources.update(key_of(value) for value in args[1:] if isinstance(value, torch.Tensor))
+
+    def _forget(self, key: int, read: set[int]) -> None:
+        """Forget how a storage was copied, since an operator that computes has read others and written to it."""
+        known = self._storages.get(key)
+        if known is not None:
+            known.computed_of |= (known.sources | read) - {key}
+            known.steps.clear()
+            known.sources.clear()
+
+    def _forget_copies_of(self, key: int) -> None:
+        """Forget how those were made that were copied from a storage before it got other values."""
+        for known in self._storages.values():
+            if key in known.sources:
+                known.steps.clear()
+                known.sources.clear()
+
+    def _gather_roots(self, tensor: torch.Tensor, roots: dict[int, torch.Tensor]) -> None:
+        known = self._storages.get(key_of(tensor))
+        if known is None:
+            roots[key_of(tensor)] = tensor
+            return
+        if not known.sources:
+            if not known.steps:  # drawn, where a constant's steps make it
+                roots[key_of(tensor)] = known.whole
+            return
+        for _, args, kwargs in known.steps:
+            for value in tree_leaves((args, kwargs)):
+                if isinstance(value, torch.Tensor) and key_of(value) != key_of(tensor):
+                    self._gather_roots(value, roots)
+
+    def _reads(self, key: int, weights: set[int]) -> bool:
+        known = self._storages.get(key)
+        return key in weights or (known is not None and any(self._reads(source, weights) for source in known.sources))
+
+    def _whole(self, tensor: torch.Tensor, made: dict[int, TracedTensor], tracer: Tracer) -> TracedTensor:
+        """Return a traced tensor in the storage of what a tensor lies in."""
+        key = key_of(tensor)
+        if key in made:
+            return made[key]
+        known = self._storages.get(key)
+        if known is None or not known.steps:
+            return tracer.promote(tensor.detach())
+
+        def again(value: torch.Tensor) -> torch.Tensor:
+            return _view(self._whole(value, made, tracer), value)
+
+        for func, args, kwargs in known.steps:
+            args, kwargs = tree_map_only(torch.Tensor, again, (args, kwargs))
+            result = func(*args, **kwargs)
+            made.setdefault(key, result)
+        return made[key]
+
+
+def attributes(model: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
+    """Return where a model keeps tensors (the holder's names and the name), and those: registered and plain ones."""
+    if not isinstance(model, torch.nn.Module):
+        return []
+    found: list[Any] = []
+    for module in model.modules():
+        for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
+            found += [(group, name, value) for name, value in group.items() if value is not None]
+    return found + [(vars(each.holder), each.attribute, each.value) for each in plain_attributes(model)]
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """True for a tensor that is all of its storage, in its order."""
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+def key_of(tensor: torch.Tensor) -> int:
+    """Return what tells a tensor's storage from all others that are in use."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operator writes to."""
+    given = zip(func._schema.arguments, args, strict=False)
+    named = ((argument, kwargs.get(argument.name)) for argument in func._schema.arguments)
+    written = [value for argument, value in (*given, *named) if argument.alias_info and argument.alias_info.is_write]
+    return [value for value in tree_leaves(written) if isinstance(value, torch.Tensor)]
+
+
+def _view(whole: TracedTensor, tensor: torch.Tensor) -> Any:
+    """Return a traced tensor that lies in a storage as a tensor lies in its own. Raises ValueError for another type."""
+    if whole.dtype != tensor.dtype:
+        raise ValueError(tensor.dtype)
+    if (whole.shape, whole.stride(), whole.storage_offset()) == (
+        tensor.shape, tensor.stride(), tensor.storage_offset(),
+    ):  # fmt: skip
+        return whole
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

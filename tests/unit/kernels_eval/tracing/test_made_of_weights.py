@@ -1,0 +1,128 @@
+"""Copies that a constructor makes of weights are made again of other weights; all else stays as it was drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.interpreter.tensor_store import TensorStore
+from kernels_eval.trace.schema import FIRST_WEIGHT, Operate, Part, Upload, View
+from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, key_of
+from kernels_eval.tracing.tracer import Tracer
+
+OTHER = torch.arange(12.0).reshape(3, 4)
+
+
+def remade(make: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
+    """Return what a tensor that is made of a drawn weight becomes with other values of the weight, or None."""
+    tracer = Tracer(strict=True, read=lambda view: 0)
+    with MadeOfWeights() as made:
+        weight = torch.nn.Linear(4, 3).weight
+        tensor = make(weight)
+    handle = tracer.adopt(weight, FIRST_WEIGHT)
+    tracer.start()
+    with torch.no_grad(), tracer:
+        again = made.remake(tensor, {key_of(weight): handle}, tracer)
+    if again is None:
+        return None
+    assert (again.shape, again.stride(), again.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+    view = View(**tracer.view_of(again))
+    commands, payload = tracer.take()
+    store = TensorStore(strict=True)
+    store.give(FIRST_WEIGHT, OTHER.clone(), OTHER.nbytes)
+    for command in Part.model_validate({"kernels": [], "commands": commands}).commands:
+        if isinstance(command, Operate):
+            store.operate(command)
+        elif isinstance(command, Upload):
+            store.upload(command, bytearray(b"".join(payload)))
+    return store.tensor(view)
+
+
+def in_a_frame(weight: torch.Tensor) -> torch.Tensor:
+    frame = torch.zeros(5, 6)
+    frame[1:4, 1:5].copy_(weight.detach())
+    return frame
+
+
+def with_a_constant(weight: torch.Tensor) -> torch.Tensor:
+    return torch.cat([weight.detach(), torch.tensor([[7.0, 8.0, 9.0, 10.0]])])
+
+
+MADE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda weight: weight.detach().t().contiguous(),
+    "transposed by its data": lambda weight: weight.data.transpose(0, 1).clone(),
+    "another view": lambda weight: weight.detach().view(-1)[2:8],
+    "converted": lambda weight: weight.detach().half(),
+    "padded": lambda weight: torch.nn.functional.pad(weight.detach(), (0, 2, 1, 0)),
+    "in a frame of zeros": in_a_frame,
+    "beside a constant": with_a_constant,
+    "twice": lambda weight: torch.stack([weight.detach(), weight.detach().clone()]).flatten(1).contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_copies_and_views_follow(name: str) -> None:
+    assert torch.equal(remade(MADE[name]), MADE[name](OTHER))  # pyright: ignore[reportArgumentType]
+
+
+def changed_afterwards(weight: torch.Tensor) -> torch.Tensor:
+    copied = weight.detach().clone()
+    weight.detach().mul_(2)
+    return copied
+
+
+def computed_in_place(weight: torch.Tensor) -> torch.Tensor:
+    copied = weight.detach().clone()
+    return copied.add_(1)
+
+
+@pytest.mark.parametrize(
+    "make", [changed_afterwards, computed_in_place, lambda weight: weight.detach() * 2, torch.zeros_like]
+)
+def test_what_is_computed_or_of_older_values_does_not(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    found = remade(make)
+    assert found is None or torch.equal(found, torch.zeros(3, 4))
+
+
+class Transposed(torch.nn.Module):
+    """Keeps what `nn.Linear` draws in another shape, or in its own beside that."""
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__()
+        linear = torch.nn.Linear(4, 3)
+        self.turned = torch.nn.Parameter(linear.weight.detach().t().contiguous())
+        self.bias = torch.nn.Parameter(linear.bias.detach().clone())
+        if keeps:
+            self.linear = linear
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_weight_is_matched_in_the_form_it_was_drawn_in(keeps: bool) -> None:
+    with MadeOfWeights() as made:
+        model = Transposed(keeps)
+    shapes = {name: tuple(tensor.shape) for name, tensor in made.state_of(model).items()}
+    expected: dict[str, Any] = {"turned": (4, 3) if keeps else (3, 4), "bias": (3,)}
+    if keeps:
+        expected |= {"linear.weight": (3, 4), "linear.bias": (3,)}
+    assert shapes == expected
+    assert {name for _, name, _ in attributes(model)} == {name.rpartition(".")[2] for name in expected}
+
+
+class Folded(torch.nn.Module):
+    """Keeps what it computes of a batch normalisation, at once and in place, and a copy of its weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = torch.nn.BatchNorm2d(4)
+        scale = self.bn.weight.detach() / torch.sqrt(self.bn.running_var + self.bn.eps)
+        self.register_buffer("scale", scale.reshape(2, 2).clone())
+        self.doubled = self.bn.bias.detach().clone().mul_(2)
+        self.copied = self.bn.weight.detach().clone()
+        self.table = torch.arange(4.0) * 2
+
+
+def test_what_is_computed_of_weights_is_named() -> None:
+    with MadeOfWeights() as made:
+        model = Folded()
+    assert sorted(made.computed(model)) == ["doubled", "scale"]

@@ -10,7 +10,8 @@ that of the undisturbed run with the same settings. One line a seed (JSON): the 
 the difference, and what the machine has left: memory, disk, shared memory, processes. What a failed seed printed is
 kept in FOLDER/seed-N. Exit code 1 if a seed failed. Runs that are compared need equal code: give a new FOLDER after
 changes. Full disks need the right to mount; a clock that jumps needs libfaketime. `--team`: the run trains two agents.
-`--kill`: instead of seeds, the driver is killed in the middle of each of these stages; one run for each option.
+`--kill`: instead of seeds, the driver is killed in the middle of each of these stages, or at STAGE@SHARE of what the
+stage took undisturbed; one run for each option.
 """
 
 import argparse
@@ -308,7 +309,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file to which a line a seed is added")
     parser.add_argument("--faketime", type=Path, help="libfaketime.so.1, for clocks that jump")
     parser.add_argument("--team", action="store_true", help="runs of two agents")
-    parser.add_argument("--kill", action="append", default=[], metavar="STAGE[; STAGE]", help="instead of seeds")
+    parser.add_argument("--kill", action="append", default=[], metavar="STAGE[@SHARE][; …]", help="instead of seeds")
     options = parser.parse_args()
     without = frozenset[Kind]() if options.faketime else frozenset({Kind.CLOCK_JUMPED})
     probe = Disk(options.folder.resolve() / "probe")
@@ -317,7 +318,7 @@ def main() -> None:
         without |= {Kind.DISK_FULL}
     try:
         schedules = [
-            killed_in(stages.split("; "), number, options.team) for number, stages in enumerate(options.kill, 1)
+            killed_in(places.split("; "), number, options.team) for number, places in enumerate(options.kill, 1)
         ]
     except ValueError as error:
         parser.error(f"--kill: {error}")

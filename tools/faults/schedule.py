@@ -159,14 +159,17 @@ def draw(seed: int, without: frozenset[Kind] = frozenset(), team: bool = False) 
     return Schedule(seed, engine, staleness, tuple(faults), round(generator.uniform(0, 5), 1), team)
 
 
-def killed_in(stages: Sequence[str], number: int, team: bool = False) -> Schedule:
-    """Return a schedule without chance: the driver is killed in the middle of each of these stages, in one run.
+def killed_in(places: Sequence[str], number: int, team: bool = False) -> Schedule:
+    """Return a schedule without chance: the driver is killed at each of these places, in one run.
 
-    `number`: place of the schedule in a list of such ones; it has its negative as seed. Raises ValueError for a stage
-    that the run has not.
+    A place is a stage, for its middle, or `STAGE@SHARE`; @0 kills as soon as it has begun. `number`: place of the
+    schedule in a list of such ones; it has its negative as seed. Raises ValueError for what is no such place.
     """
-    every = (TEAM if team else POLICY).every
-    if unknown := [stage for stage in stages if stage not in every]:
-        raise ValueError(f"expected stages of the run ({'; '.join(every)}), found {unknown[0]!r}")
-    faults = (Fault(Kind.DRIVER_KILLED, stage, 0.5, 0.0, 0.0) for stage in sorted(stages, key=every.index))
-    return Schedule(-number, "local", 0, tuple(faults), 0.0, team)
+    every, found = (TEAM if team else POLICY).every, list[Fault]()
+    for place in places:
+        stage, _, share = place.partition("@")
+        if stage not in every:
+            raise ValueError(f"expected stages of the run ({'; '.join(every)}), found {stage!r}")
+        found.append(Fault(Kind.DRIVER_KILLED, stage, float(share or 0.5), 0.0, 0.0))
+    found.sort(key=lambda fault: (every.index(fault.stage), fault.share))
+    return Schedule(-number, "local", 0, tuple(found), 0.0, team)

@@ -17,8 +17,8 @@ not learn it. Three lines below each row have the role's answers to parts of the
     beaten      right kernels that the corpus, the autotuner or an answer to another kernel beats by as much
     fastest     the other right kernels: nothing faster is known but what answers to them may be
     wrong       wrong kernels: here the shares count right answers, of any speed
-    asked anew  `--answers`: kernels of the last row that the corpus or the autotuner beats by as much. The run's policy
-                answers each so many times, and a judge times the kernels and the answers once more
+    asked anew  `--answers`: kernels that the corpus or the autotuner beats by as much, of the last row with any. The
+                newest policy answers each so many times, and a judge times the kernels and the answers once more
 
 Times are compared where one source (GPU or estimate) on one hardware made both; kernels timed otherwise are left out
 and counted. Generated corpora are drawn apart from the problems, so that SFT's pairs hardly ever have the problem of a
@@ -194,13 +194,13 @@ def table(
     given = {name: given_kernels(part, role, episode) for name, part in parts.items()}
     lines = {name: oracle(one, corpus, found, gain, autotuned) for name, one in given.items()}
     made = {name: line for name, line in lines.items() if line is not None}
-    if answers and made:
-        last = list(made)[-1]
-        chosen = beaten_kernels(given[last], [*corpus, *(autotuned or ())], gain, most)
-        kernels = [(rows[one.problem_id].problem, one.kernel) for one in chosen]
-        writer = writer_of(state.newest_policy, config) if kernels and state.newest_policy else None
-        asked = ask(kernels, writer, config, role, answers) if writer else []
-        made[last] = replace(made[last], anew=anew(asked, len(kernels), autotuned or (), gain))
+    for name in reversed(made) if answers else ():
+        if chosen := beaten_kernels(given[name], [*corpus, *(autotuned or ())], gain, most):
+            assert state.newest_policy is not None, "a run with conversations has a policy"
+            kernels = [(rows[one.problem_id].problem, one.kernel) for one in chosen]
+            asked = ask(kernels, writer_of(state.newest_policy, config), config, role, answers)
+            made[name] = replace(made[name], anew=anew(asked, len(kernels), autotuned or (), gain))
+            break
     return made
 
 

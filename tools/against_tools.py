@@ -66,7 +66,7 @@ class Line:
     ms: float | None
     timing_source: str | None
     times: dict[str, float | None]
-    """Of each rival: how many times as fast the policy's kernel is. None: not right, or the rival has no time."""
+    """The rival's time over that of the policy's kernel, by rival. None: not right, or the rival has no time."""
     rivals: tuple[str, ...]
     """Rivals that have a kernel or a time for the problem; those that could not be measured are left out."""
 

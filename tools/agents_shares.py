@@ -1,4 +1,4 @@
-"""Shares of the oracle table of agents: how many of the kernels that a role was given something else beats.
+"""Shares of the oracle table of agents, of the kernels that a role was given: those that something else beats.
 
 Times are compared on one clock alone: of one source and hardware.
 """

@@ -1,11 +1,12 @@
 """Oracle table of agents, of the kernels that an optimizer was given: the share that could have been made faster.
 
-    python tools/agents_oracle.py RUN [--role optimizer] [--gain 1.1] [--judge] [--out TABLE.json]
+    python tools/agents_oracle.py RUN [--role optimizer] [--gain 1.1] [--judge [--answers 16]] [--out TABLE.json]
 
 A row for each iteration's conversations and each policy's held-out ones. Counted are distinct right kernels that the
 role was given, and of them the shares for which a kernel at least 1.1 times as fast is known:
 
     corpus      the best kernel that the corpus has for the same problem, see below; `in corpus`: those where it has one
+    autotuner   the fastest of so many kernels for the same problem as are judged for `best of 16` (tools/autotuner.py)
     run         the best kernel that any conversation of the run found on the problem
     best of n   the role's best answer to this very kernel; n is the mean number of its answers
     one answer  the same of a single answer, on average
@@ -13,14 +14,17 @@ role was given, and of them the shares for which a kernel at least 1.1 times as 
 Where `corpus` is low, the corpus knows nothing better; where `run` is high and `best of n` is low, the optimizer did
 not learn it. Three lines below each row have the role's answers to parts of the kernels:
 
-    beaten      right kernels that the corpus or an answer to another kernel beats by as much: a speed-up is to be had
+    beaten      right kernels that the corpus, the autotuner or an answer to another kernel beats by as much
     fastest     the other right kernels: nothing faster is known but what answers to them may be
     wrong       wrong kernels: here the shares count right answers, of any speed
+    asked anew  `--answers`: kernels that the corpus or the autotuner beats by as much, of the last row with any. The
+                newest policy answers each so many times, and a judge times the kernels and the answers once more
 
 Times are compared where one source (GPU or estimate) on one hardware made both; kernels timed otherwise are left out
 and counted. Generated corpora are drawn apart from the problems, so that SFT's pairs hardly ever have the problem of a
 conversation. `--judge` therefore judges, with the run's judge on its device, what the corpus would write for it: the
-problem set's own kernel, a generated problem in each of `sft.data.styles`, and SFT's pairs of the same text anew.
+problem set's own kernel, a generated problem in each of `sft.data.styles`, and SFT's pairs of the same text anew; and
+what the autotuner draws.
 """
 
 import argparse
@@ -28,13 +32,15 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 
 import polars as pl
+from agents_asked import ask, time_of, writer_of
+from agents_shares import Clock, Given, Row, Timed, anew, beaten_kernels, clock_of, oracle
+from autotuner import drawn_kernels
 
 from flows.run.state import RunState, read_state
 from flows.settings.configuration import RunConfig, load_configuration
@@ -52,72 +58,6 @@ from tasks.rollout.prompts import judge_for
 from tasks.sft.joint_pairs import history_of
 from tasks.trajectories.reader import load_trajectories
 from tasks.trajectories.schema import Termination, Trajectory, verdict_from_row
-
-Clock = tuple[str, str]
-"""Source of a time, and the hardware that it is of. Times of different ones are not compared."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The time of a right kernel for a problem."""
-
-    problem_id: str
-    clock: Clock
-    ms: float
-    answers: str | None = None
-    """Source of the kernel that it is an answer to, if any."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """A kernel that the role was given, with its answers; a wrong one takes for ever."""
-
-    problem_id: str
-    kernel: str
-    clock: Clock
-    ms: float
-    """Infinite if the kernel is wrong."""
-    answers: tuple[float, ...]
-    """Times in ms; of answers to a wrong kernel 0 for a right one."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Answers to some of the given kernels."""
-
-    given: int
-    best_of_n: float
-    one_answer: float
-    n: float
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table; shares are of the right kernels that were given, None if there are none."""
-
-    given: int
-    in_corpus: int
-    """Given kernels for whose problem the corpus has a right kernel that was timed in the same way."""
-    corpus: float | None
-    run: float | None
-    best_of_n: float | None
-    one_answer: float | None
-    n: float | None
-    left_out: int
-    """Right kernels of the corpus and the run on these problems that were timed in another way than the given ones."""
-    beaten: Part | None
-    fastest: Part | None
-    wrong: Part | None
-
-
-def time_of(verdict: Verdict) -> float:
-    """Return the kernel's time in ms; infinity unless it is right and was timed."""
-    return verdict.candidate_ms if verdict.correct and verdict.candidate_ms else math.inf
-
-
-def clock_of(verdict: Verdict) -> Clock:
-    """Return what made the verdict's time."""
-    return (verdict.timing_source.value if verdict.timing_source else "", verdict.hardware)
 
 
 def given_kernels(trajectories: Iterable[Trajectory], role: str, episode: EpisodeConfig) -> list[Given]:
@@ -201,70 +141,41 @@ def corpus_kernels(state: RunState, rows: Sequence[ProblemRow], config: RunConfi
         of_pairs = [(problem, kernel) for problem, kernel, verdict in pairs if verdict is None or verdict.correct]
         items = {(problem.problem_id, kernel): (problem, kernel) for problem, kernel in of_pairs}
         items |= {(problem.problem_id, kernel): (problem, kernel) for problem, kernel in kernels_to_judge(rows, config)}
-        judged: list[tuple[Problem, Verdict]] = []
-        # Conversations of training and held-out ones may have been judged on other devices.
-        for settings in dict.fromkeys((config.judge, config.rollout.judge.applied_to(config.judge))):
-            with Judge(judge_for(config.rollout.episode, settings)) as judging:
-                verdicts = judging.evaluate_many(list(items.values()))
-            judged += [(problem, verdict) for (problem, _), verdict in zip(items.values(), verdicts, strict=True)]
-    else:
-        judged = [(problem, verdict) for problem, _, verdict in pairs if verdict is not None]
-    timed = [Timed(problem.problem_id, clock_of(verdict), time_of(verdict)) for problem, verdict in judged]
+        return judged_now(list(items.values()), config)
+    return _timed((problem, verdict) for problem, _, verdict in pairs if verdict is not None)
+
+
+def autotuned_kernels(rows: Sequence[ProblemRow], config: RunConfig, measured: int) -> list[Timed]:
+    """Return the right ones of so many kernels that the autotuner draws for each problem."""
+    if config.problems.source != "generated":
+        return []
+    language = language_of(config.judge.backend)
+    items = [(row.problem, kernel) for row in rows for kernel in drawn_kernels(row, language, measured, config.seed)]
+    return judged_now(items, config)
+
+
+def judged_now(items: Sequence[tuple[Problem, str]], config: RunConfig) -> list[Timed]:
+    """Judge kernels; return the right ones. Training conversations and held-out ones may have devices of their own."""
+    judged: list[tuple[Problem, Verdict]] = []
+    for settings in dict.fromkeys((config.judge, config.rollout.judge.applied_to(config.judge))):
+        with Judge(judge_for(config.rollout.episode, settings)) as judging:
+            judged += zip((problem for problem, _ in items), judging.evaluate_many(list(items)), strict=True)
+    return _timed(judged)
+
+
+def _timed(judged: Iterable[tuple[Problem, Verdict]]) -> list[Timed]:
+    timed = (Timed(problem.problem_id, clock_of(verdict), time_of(verdict)) for problem, verdict in judged)
     return [kernel for kernel in timed if kernel.ms < math.inf]
 
 
-def oracle(given: Sequence[Given], corpus: Sequence[Timed], run: Sequence[Timed], gain: float) -> Row | None:
-    """Return the line of these kernels; None if there are none."""
-    right, wrong = ([one for one in given if (one.ms < math.inf) is is_right] for is_right in (True, False))
-    if not given:
-        return None
-    known = _by_place(corpus), _by_place(run)
+def table(
+    run: Path, role: str, gain: float, *, judge: bool, measured: int = 0, answers: int = 0, most: int = 32
+) -> dict[str, Row]:
+    """Return the lines of a run by name. Raises SystemExit if it has no such role, or no conversations yet.
 
-    def least(one: Given, kernels: dict[tuple[str, Clock], list[Timed]], *, elsewhere: bool = False) -> float:
-        found = kernels.get((one.problem_id, one.clock), [])
-        return min((each.ms for each in found if not elsewhere or each.answers != one.kernel), default=math.inf)
-
-    def share(is_counted: Callable[[Given], float]) -> float | None:
-        return fmean(map(is_counted, right)) if right else None
-
-    def is_beaten(one: Given) -> bool:
-        return any(one.ms >= gain * least(one, kernels, elsewhere=True) for kernels in known)
-
-    answers = _part(right, gain)
-    places, problems = {(one.problem_id, one.clock) for one in right}, {one.problem_id for one in right}
-    other = [each for each in (*corpus, *run) if (each.problem_id, each.clock) not in places]
-    return Row(
-        given=len(right),
-        in_corpus=sum(least(one, known[0]) < math.inf for one in right),
-        corpus=share(lambda one: one.ms >= gain * least(one, known[0])),
-        run=share(lambda one: one.ms >= gain * least(one, known[1])),
-        best_of_n=answers and answers.best_of_n,
-        one_answer=answers and answers.one_answer,
-        n=answers and answers.n,
-        left_out=sum(each.problem_id in problems for each in other),
-        beaten=_part([one for one in right if is_beaten(one)], gain),
-        fastest=_part([one for one in right if not is_beaten(one)], gain),
-        wrong=_part(wrong, gain),
-    )
-
-
-def _by_place(kernels: Iterable[Timed]) -> dict[tuple[str, Clock], list[Timed]]:
-    found = defaultdict[tuple[str, Clock], list[Timed]](list)
-    for each in kernels:
-        found[each.problem_id, each.clock].append(each)
-    return found
-
-
-def _part(given: Sequence[Given], gain: float) -> Part | None:
-    """Return how often answers beat these kernels by the gain, or a wrong kernel by being right."""
-    if not given:
-        return None
-    beats = [[ms < math.inf and one.ms >= gain * ms for ms in one.answers] for one in given]
-    return Part(len(given), fmean(map(any, beats)), fmean(map(fmean, beats)), fmean(map(len, beats)))
-
-
-def table(run: Path, role: str, gain: float, *, judge: bool) -> dict[str, Row]:
-    """Return the lines of a run by name. Raises SystemExit if it has no such role, or no conversations yet."""
+    `measured`: kernels that the autotuner draws for each problem. `answers`: to each kernel that is asked about anew,
+    of at most `most` kernels.
+    """
     state, config = read_state(run), load_configuration(run / "config.yaml")
     roles = with_solver(config.rollout.episode.agents)
     if role not in roles:
@@ -275,12 +186,22 @@ def table(run: Path, role: str, gain: float, *, judge: bool) -> dict[str, Row]:
     heldout = state.evaluations.items()
     parts |= {f"held-out {version}": list(load_trajectories(found.path)) for version, found in heldout}
     met = {trajectory.problem_id for part in parts.values() for trajectory in part}
-    rows = [row for row in read_problems(state.problems) if row.problem.problem_id in met]
-    corpus = corpus_kernels(state, rows, config, judge=judge)
+    rows = {row.problem.problem_id: row for row in read_problems(state.problems) if row.problem.problem_id in met}
+    corpus = corpus_kernels(state, list(rows.values()), config, judge=judge)
+    autotuned = autotuned_kernels(list(rows.values()), config, measured) if measured else None
     episode = config.rollout.episode
     found = list(run_kernels((trajectory for part in parts.values() for trajectory in part), episode))
-    lines = {name: oracle(given_kernels(part, role, episode), corpus, found, gain) for name, part in parts.items()}
-    return {name: line for name, line in lines.items() if line is not None}
+    given = {name: given_kernels(part, role, episode) for name, part in parts.items()}
+    lines = {name: oracle(one, corpus, found, gain, autotuned) for name, one in given.items()}
+    made = {name: line for name, line in lines.items() if line is not None}
+    for name in reversed(made) if answers else ():
+        if chosen := beaten_kernels(given[name], [*corpus, *(autotuned or ())], gain, most):
+            assert state.newest_policy is not None, "a run with conversations has a policy"
+            kernels = [(rows[one.problem_id].problem, one.kernel) for one in chosen]
+            asked = ask(kernels, writer_of(state.newest_policy, config), config, role, answers)
+            made[name] = replace(made[name], anew=anew(asked, len(kernels), autotuned or (), gain))
+            break
+    return made
 
 
 def printed(lines: dict[str, Row], gain: float, *, judge: bool) -> Iterator[str]:
@@ -289,16 +210,17 @@ def printed(lines: dict[str, Row], gain: float, *, judge: bool) -> Iterator[str]
     def shown(value: float | None, digits: int = 2) -> str:
         return "–" if value is None else f"{value:.{digits}f}"
 
-    yield f"{'conversations':<16} given  in corpus  corpus    run  best of n      n  one answer"
+    yield f"{'conversations':<16} given  in corpus  corpus  autotuner    run  best of n      n  one answer"
     for name, line in lines.items():
         yield (
-            f"{name:<16} {line.given:>5}  {line.in_corpus:>9}  {shown(line.corpus):>6} {shown(line.run):>6}"
-            f"  {shown(line.best_of_n):>9} {shown(line.n, 1):>6}  {shown(line.one_answer):>10}"
+            f"{name:<16} {line.given:>5}  {line.in_corpus:>9}  {shown(line.corpus):>6}  {shown(line.autotuner):>9}"
+            f" {shown(line.run):>6}  {shown(line.best_of_n):>9} {shown(line.n, 1):>6}  {shown(line.one_answer):>10}"
         )
-        for title, part in (("beaten", line.beaten), ("fastest", line.fastest), ("wrong", line.wrong)):
+        parts = {"beaten": line.beaten, "fastest": line.fastest, "wrong": line.wrong, "asked anew": line.anew}
+        for title, part in parts.items():
             if part is not None:
                 yield (
-                    f"  {title:<14} {part.given:>5}{'':>26}"
+                    f"  {title:<14} {part.given:>5}{'':>37}"
                     f"  {shown(part.best_of_n):>9} {shown(part.n, 1):>6}  {shown(part.one_answer):>10}"
                 )
     if judge:
@@ -306,6 +228,11 @@ def printed(lines: dict[str, Row], gain: float, *, judge: bool) -> Iterator[str]
     else:
         yield "corpus: SFT's pairs of the same text alone; a generated corpus is drawn apart and has none (--judge)"
     yield f"beaten: something else is known to be {gain:g} times as fast; wrong: mended instead of sped up"
+    for part in (line.anew for line in lines.values() if line.anew is not None):
+        yield (
+            f"asked anew: the best of {part.n:.0f} answers is {shown(part.best_times)} times as fast as the kernel, "
+            f"the autotuner's {shown(part.autotuner_times)}; {part.left_out} kernels could not be asked about"
+        )
     left_out = max((line.left_out for line in lines.values()), default=0)
     if left_out:
         yield f"left out: up to {left_out} kernels a line that another source or hardware than the given ones' timed"
@@ -318,9 +245,25 @@ def main() -> None:
     parser.add_argument("--role", default="optimizer")
     parser.add_argument("--gain", type=float, default=1.1)
     parser.add_argument("--judge", action="store_true", help="judge what the corpus writes for the same problems")
+    parser.add_argument(
+        "--answers", type=int, default=0, metavar="N", help="answers of the newest policy to each beaten kernel; 16"
+    )
+    parser.add_argument("--kernels", type=int, default=32, help="kernels that it answers at most")
+    parser.add_argument("--measured", type=int, default=16, help="kernels that the autotuner has for each problem")
     parser.add_argument("--out", type=Path, help="JSON file of the table")
     arguments = parser.parse_args()
-    lines = table(arguments.run, arguments.role, arguments.gain, judge=arguments.judge)
+    if arguments.answers and not arguments.judge:
+        parser.error("--answers: expected --judge as well, which says which kernels are beaten")
+    measured = arguments.answers or arguments.measured
+    lines = table(
+        arguments.run,
+        arguments.role,
+        arguments.gain,
+        judge=arguments.judge,
+        measured=measured if arguments.judge else 0,
+        answers=arguments.answers,
+        most=arguments.kernels,
+    )
     for line in printed(lines, arguments.gain, judge=arguments.judge):
         print(line)
     if arguments.out is not None:

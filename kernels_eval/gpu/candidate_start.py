@@ -121,7 +121,7 @@ class CandidateStart:
         known = state.quiet.get(key)
         if known is not None and not self.is_repeated and time.monotonic() - known[0] < _QUIET_FOR_S:
             return known[1]
-        forward = self.reference.forward(True, self.baseline == "compile")
+        forward = self.reference.forward(True, self.baseline)
         launches = 4 * len(self.reference.eager_launches)
 
         def call_s(count: int) -> float:

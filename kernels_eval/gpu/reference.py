@@ -22,6 +22,8 @@ from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 SPIKES = 64
+_MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
+"""Modes of torch.compile by baseline. A graph saves launches, which are not timed, and copies its inputs, which are."""
 _ORACLE_COPIES = 3
 """Inputs, outputs and intermediate results in float64, in multiples of inputs and outputs."""
 
@@ -32,7 +34,7 @@ class GpuReference(Reference):
     def __init__(self, source: str, weight_seed: int) -> None:
         super().__init__(source, weight_seed)
         self._on_device: dict[bool, torch.nn.Module] = {}
-        self._compiled: dict[bool, Any] = {}
+        self._compiled: dict[tuple[bool, str], Any] = {}
 
     def with_weights(self, weight_seed: int) -> "GpuReference":
         """Return the same problem with weights of another seed, with models of its own on the device."""
@@ -90,14 +92,15 @@ class GpuReference(Reference):
     def _generator(self, seed: SecretSeed, trial: int) -> torch.Generator:
         return torch.Generator(cuda_driver.DEVICE).manual_seed(seed.number("values", trial))
 
-    def forward(self, perturbed: bool, compiled: bool) -> Any:
-        """Return what is timed: the model itself, or `torch.compile` of it."""
+    def forward(self, perturbed: bool, baseline: str) -> Any:
+        """Return what is timed under a baseline: the model itself, or `torch.compile` of it."""
         model = self._model(perturbed)
-        if not compiled:
+        if baseline == "eager":
             return model
-        if perturbed not in self._compiled:
-            self._compiled[perturbed] = torch.compile(model)
-        return self._compiled[perturbed]
+        key = perturbed, baseline
+        if key not in self._compiled:
+            self._compiled[key] = torch.compile(model, mode=_MODES[baseline])
+        return self._compiled[key]
 
     def results(self, inputs: list[Any]) -> list[torch.Tensor]:
         """Return the outputs in the reference's own precision, with perturbed weights. May change the inputs."""

@@ -66,7 +66,7 @@ class TimedRounds:
 
         `keeps`: its results, in `_known`.
         """
-        forward = self.reference.forward(True, baseline == "compile")
+        forward = self.reference.forward(True, baseline)
         launches = 4 * len(self.reference.eager_launches)  # kernels of one operator at most, nearly always
         timer, changes = self.state.reference_timer, self._changes_inputs
 

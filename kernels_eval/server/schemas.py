@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from kernels_eval.config import Baseline
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.pool.worker_status import WorkerReport
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
@@ -60,8 +61,8 @@ class EvalSettings(_Request):
     portable: bool | None = None
     """Without a GPU: a kernel may not rely on zeros where a masked load without `other` leaves lanes undefined."""
     roofline_hardware: Literal["h100", "a100", "mi300x"] | None = None
-    baseline: Literal["eager", "compile"] | None = None
-    second_baseline: Literal["eager", "compile"] | None = None
+    baseline: Baseline | None = None
+    second_baseline: Baseline | None = None
     """Another baseline that is timed, on a GPU."""
 
     def given(self) -> dict[str, Any]:

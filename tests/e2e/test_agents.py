@@ -105,6 +105,39 @@ def test_started_again_nothing_is_computed(kernelmill: Any, run_dir: Path) -> No
     assert before == {path: path.stat().st_mtime_ns for path in run_dir.parent.glob("store/*/*/manifest.json")}
 
 
+def test_the_optimizer_is_asked_anew_and_existing_tools_are_met(run_dir: Path, tmp_path: Path) -> None:
+    # Asked are kernels that something else beats: by any gain, so that this small run has some.
+    oracle, against = tmp_path / "oracle.json", tmp_path / "against.json"
+    for command in (
+        [
+            "agents_oracle.py",
+            str(run_dir),
+            "--judge",
+            "--answers",
+            "3",
+            "--kernels",
+            "2",
+            "--gain",
+            "1.0",
+            "--out",
+            oracle,
+        ],
+        ["against_tools.py", str(run_dir), "--problems", "1", "--out", against],
+    ):
+        done = subprocess.run(
+            [sys.executable, f"tools/{command[0]}", *command[1:]],
+            env=os.environ | {"PYTHONPATH": "."}, capture_output=True, text=True, timeout=800,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    asked = [line["anew"] for line in json.loads(oracle.read_text()).values() if line["anew"]]
+    assert len(asked) == 1
+    assert asked[0]["n"] == 3
+    assert 1 <= asked[0]["given"] + asked[0]["left_out"] <= 2
+    (line,) = json.loads(against.read_text())["problems"]
+    assert line["measured"] >= 1
+    assert set(line["rivals"]) == {"eager", "autotuner"}
+
+
 def test_a_team_of_swapped_agents_is_compared(kernelmill: Any, run_dir: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped"
     result = kernelmill(

@@ -100,6 +100,7 @@ EXPECTED = (
     (r"^kernelmill judge redteam --(compile|json|cases)", Outcome(also=("--only", "cache"))),
     # Where no kernel is right there is nothing to learn from, and the run says so.
     (r"reward=kevin$", Outcome(0, 2, r"largest_spread|report: ")),
+    (r"^kernelmill data generate tester\.jsonl", Outcome(also=("--pairs", "4"))),  # they are judged next
     (r"^kernelmill judge score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve flows( |$)", Outcome(says=r"compare/local", stays=True)),

@@ -1,6 +1,7 @@
 """Runs of the smallest configuration under faults drawn from seeds; each must end as the undisturbed run does.
 
-    python tools/faults/fault_seeds.py FOLDER --seeds 1..200 [--out FILE.jsonl] [--faketime libfaketime.so.1]
+    python tools/faults/fault_seeds.py FOLDER --seeds 1..200 [--team] [--out FILE.jsonl] [--faketime libfaketime.so.1]
+    python tools/faults/fault_seeds.py FOLDER --team --kill "SFT of the optimizer; update 0 of the generator" --kill …
 
 One seed after another: the command of a user is given, the faults of its schedule (schedule.py) happen at their
 moments (injection.py), and after each end that is not success the same command is given again. A seed passes if the
@@ -8,7 +9,9 @@ run ends, no process is left, no traceback was shown, no attempt failed without 
 that of the undisturbed run with the same settings. One line a seed (JSON): the schedule, what was hit, the attempts,
 the difference, and what the machine has left: memory, disk, shared memory, processes. What a failed seed printed is
 kept in FOLDER/seed-N. Exit code 1 if a seed failed. Runs that are compared need equal code: give a new FOLDER after
-changes. Full disks need the right to mount; a clock that jumps needs libfaketime.
+changes. Full disks need the right to mount; a clock that jumps needs libfaketime. `--team`: the run trains two agents.
+`--kill`: instead of seeds, the driver is killed in the middle of each of these stages, or at STAGE@SHARE of what the
+stage took undisturbed; one run for each option.
 """
 
 import argparse
@@ -26,7 +29,7 @@ from typing import Any
 
 import psutil
 from injection import LOSING_NODE, Disk, Injector, Switches, adopt_orphans, damage, kill_all, processes, start
-from schedule import STAGES, Fault, Kind, Schedule, draw
+from schedule import Fault, Kind, Schedule, draw, killed_in
 
 from flows.services.prefect_server import start_server
 from flows.services.server_access import server_auth
@@ -44,6 +47,16 @@ SETTINGS = (
     "update.threads_per_rank=1", "rollout.threads=1", "stages.backoff_s=0.5",
     f"prefect.start_timeout_s={START_S:g}", f"ray.start_timeout_s={START_S:g}",
 )  # fmt: skip
+TEAM_SETTINGS = (
+    # enough that some kernels are right, which the joint epoch needs; and that it does not end at once
+    "name=team-faults", "sft.steps=300", "sft.save_interval=60", "sft.data.compositions=20", "problems.train=20",
+    "problems.levels=[1]", "sft.data.repair_fraction=0.5", "sft.data.stop_fraction=0.2", "sft.joint.problems=8",
+    "sft.joint.samples_per_problem=6", "sft.joint.epochs=100", "update.optimizer_steps=8",
+    "rollout.problems_per_iteration=8", "rollout.samples_per_problem=8", "update.credit=improvement",
+    "rollout.episode.agents={generator: {turns: first, shown: problem}, "
+    "optimizer: {turns: later, shown: kernel, may_stop: true}}",
+)  # fmt: skip
+"""Of a run with two agents, beside SETTINGS."""
 SERVED = (
     "rollout.engine=sglang",
     f"rollout.sglang.command=[{sys.executable}, {ROOT / 'tests/doubles/sglang_server.py'}]",
@@ -66,7 +79,7 @@ class Machine:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.server, self.api = start_server(self.folder / "server", start_s=START_S)
         self.auth = server_auth(self.folder / "server")
-        self.undisturbed: dict[tuple[str, int], dict[str, Any]] = {}
+        self.undisturbed: dict[str, dict[str, Any]] = {}
 
     def close(self) -> None:
         self.server.terminate()
@@ -74,17 +87,17 @@ class Machine:
 
     def reference(self, schedule: Schedule) -> dict[str, Any]:
         """Return digests and seconds by stage of the undisturbed run with a schedule's settings."""
-        settings = schedule.engine, schedule.staleness
-        if settings not in self.undisturbed:
-            command = Command(self, schedule, self.folder / f"undisturbed-{settings[0]}-{settings[1]}")
-            attempt = command.attempt([], self.folder / f"undisturbed-{settings[0]}-{settings[1]}.txt", None)
+        name = f"undisturbed-{schedule.engine}-{schedule.staleness}{'-team' if schedule.team else ''}"
+        if name not in self.undisturbed:
+            command = Command(self, schedule, self.folder / name)
+            attempt = command.attempt([], self.folder / f"{name}.txt", None)
             if attempt["exit"] != 0:
                 raise SystemExit(f"the undisturbed run failed: {attempt}")
             result = command.result()
-            if unknown := set(STAGES) - result["seconds"].keys():
+            if unknown := set(schedule.stages.every) - result["seconds"].keys():
                 raise SystemExit(f"faults are drawn for stages that the run has not: {sorted(unknown)}")
-            self.undisturbed[settings] = result
-        return self.undisturbed[settings]
+            self.undisturbed[name] = result
+        return self.undisturbed[name]
 
     def state(self) -> dict[str, Any]:
         """Return what the machine has left, in MiB."""
@@ -107,6 +120,7 @@ class Command:
     def __init__(self, machine: Machine, schedule: Schedule, runs: Path) -> None:
         self.machine, self.schedule, self.runs = machine, schedule, runs
         settings = [*SETTINGS, f"rollout.staleness={schedule.staleness}", f"runs_dir={runs}"]
+        settings += TEAM_SETTINGS if schedule.team else ()
         settings += SERVED if schedule.engine == "sglang" else ()
         self.run_dir = runs / load_configuration(CONFIG, settings).run_id
         self.arguments = [sys.executable, "-u", *self.program, "-c", str(CONFIG)]
@@ -157,7 +171,10 @@ class Command:
                 if fault.kind in LOSING_NODE - {Kind.NODE_LOST}:
                     what = damage(self.runs, fault)
                 armed.remove(fault)
-                hit.append({"after_s": round(time.monotonic() - began, 1), "kind": fault.kind, "hit": what})
+                watched.read()
+                during = max(watched.begun, key=watched.begun.__getitem__)
+                after_s = round(time.monotonic() - began, 1)
+                hit.append({"after_s": after_s, "kind": fault.kind, "during": during, "hit": what})
             if injector is not None:
                 injector.settle()
             time.sleep(WATCH_S)
@@ -291,18 +308,27 @@ def main() -> None:
     parser.add_argument("--seeds", default="1..3", type=seeds_in, help="A..B, both included, or A,B,C")
     parser.add_argument("--out", type=Path, help="file to which a line a seed is added")
     parser.add_argument("--faketime", type=Path, help="libfaketime.so.1, for clocks that jump")
+    parser.add_argument("--team", action="store_true", help="runs of two agents")
+    parser.add_argument("--kill", action="append", default=[], metavar="STAGE[@SHARE][; …]", help="instead of seeds")
     options = parser.parse_args()
     without = frozenset[Kind]() if options.faketime else frozenset({Kind.CLOCK_JUMPED})
     probe = Disk(options.folder.resolve() / "probe")
     probe.remove()
     if not probe.mounted:
         without |= {Kind.DISK_FULL}
+    try:
+        schedules = [
+            killed_in(places.split("; "), number, options.team) for number, places in enumerate(options.kill, 1)
+        ]
+    except ValueError as error:
+        parser.error(f"--kill: {error}")
+    schedules = schedules or [draw(seed, without, options.team) for seed in options.seeds]
     adopt_orphans()
     machine = Machine(options.folder, options.faketime)
     failed = 0
     try:
-        for seed in options.seeds:
-            line = run_seed(machine, draw(seed, without))
+        for schedule in schedules:
+            line = run_seed(machine, schedule)
             failed += not line["passed"]
             print(json.dumps(line), flush=True)
             if options.out is not None:

@@ -3,7 +3,9 @@
 A bare kernel is one `__global__` function without host code. It is wrapped if its parameters say how it is called: a
 `const` pointer for each argument of the problem's `forward`, one pointer to write to, and one count of elements, in
 any order. It is then launched with 256 threads a block and a thread an element, and writes a tensor like the first
-argument. Whether that is right the judge says. Of anything else an InputError says what is missing.
+argument. Whether that is right the judge says. Of anything else an InputError says what is missing. Where several
+pointers are not `const`, the one to write to is the only one whose elements the body assigns, if it does no more with
+the others than to read their elements.
 
 An operation is `{"operation": "add", "shapes": [[1024], [1024]], "dtype": "float32"}`, an element-wise one of PyTorch.
 """
@@ -48,7 +50,7 @@ class _Parameter(NamedTuple):
     name: str
     type: str
     pointer: bool
-    written: bool
+    const: bool
 
 
 def bare_kernel_in(text: str) -> str | None:
@@ -76,8 +78,8 @@ def wrapped(cuda: str, problem: str, where: str) -> str:
             raise InputError(f"{where}: a bare __global__ kernel: found {reason}{missing}")
     name, declared = found[0]
     parameters = [_parameter(part, where, missing) for part in declared.split(",")]
-    read = [one for one in parameters if one.pointer and not one.written]
-    written = [one for one in parameters if one.written]
+    written = _written([one for one in parameters if one.pointer and not one.const], plain)
+    read = [one for one in parameters if one.pointer and one not in written]
     counts = [one for one in parameters if not one.pointer]
     arguments = _forward_arguments(problem)
     if len(read) != len(arguments) or len(written) != 1 or len(counts) != 1:
@@ -86,7 +88,17 @@ def wrapped(cuda: str, problem: str, where: str) -> str:
             f"{len(counts)} counts for a forward of {len(arguments)} arguments, expected one const pointer each, one "
             f"pointer to write to and one count{missing}"
         )
-    return _module(cuda, name, parameters, [one.name for one in read])
+    return _module(cuda, name, parameters, [one.name for one in read], written[0])
+
+
+def _written(pointers: list[_Parameter], kernel: str) -> list[_Parameter]:
+    """Return those of the pointers that are not const to which the kernel writes: all, unless its body says which."""
+    body = kernel[kernel.index("{", kernel.index("__global__")) :]
+    index = r"\s*\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
+    assigned = [one for one in pointers if re.search(rf"\b{one.name}{index}\s*[-+*/]?=(?!=)", body)]
+    others = [one for one in pointers if one not in assigned]
+    reads_alone = not any(re.search(rf"&\s*{one.name}\b|\b{one.name}\b(?!\s*\[)", body) for one in others)
+    return assigned if len(assigned) == 1 and reads_alone else pointers
 
 
 def problem_of(given: Mapping[str, Any], where: str) -> str | None:
@@ -130,7 +142,7 @@ def _parameter(declared: str, where: str, missing: str) -> _Parameter:
     known = _TYPES if pointer else _COUNTS
     if pointer > 1 or not kinds or kinds[0] not in known or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise InputError(f"{where}: a bare __global__ kernel: found the parameter `{declared.strip()[:60]}`{missing}")
-    return _Parameter(name, kinds[0], bool(pointer), bool(pointer) and "const" not in words)
+    return _Parameter(name, kinds[0], bool(pointer), "const" in words)
 
 
 def _forward_arguments(problem: str) -> list[str]:
@@ -139,14 +151,14 @@ def _forward_arguments(problem: str) -> list[str]:
     return [argument.arg for argument in forward[0].args.args[1:]] if forward else []
 
 
-def _module(cuda: str, name: str, parameters: Sequence[_Parameter], read: Sequence[str]) -> str:
+def _module(cuda: str, name: str, parameters: Sequence[_Parameter], read: Sequence[str], written: _Parameter) -> str:
     """Return the module that builds the kernel and launches it."""
     tensors = ", ".join(f"torch::Tensor {each}" for each in read)
 
     def passed(one: _Parameter) -> str:
         if not one.pointer:
             return "count"
-        holder, const = ("out", "") if one.written else (one.name, "const ")
+        holder, const = "out" if one == written else one.name, "const " if one.const else ""
         pointer = f"{holder}.data_ptr<{_TYPES[one.type]}>()"
         return f"reinterpret_cast<{const}{one.type}*>({pointer})" if "half" in one.type else pointer
 

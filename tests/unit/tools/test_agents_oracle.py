@@ -3,77 +3,36 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
+from judged_runs import AGENTS, FAULT, WRONG, a_run, conversation, right
 
-from flows.run.state import RunState, read_state, write_state
-from flows.settings.configuration import check_configuration, load_configuration, save_configuration
-from kernels_eval.verdict import Status, TimingSource, Verdict
+from extras.adapters.kernel_episode import ChatMessage
+from extras.generation.writers import Draft, RefusedConversationError
+from flows.run.state import read_state
+from flows.settings.configuration import check_configuration, load_configuration
+from kernels_eval.verdict import TimingSource, Verdict
 from tasks.pipeline.references import ProblemSetRef
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set, read_problems
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.sources import Style, kernel_source
 from tasks.rollout.prompts import answer_text
-from tasks.sft.pair_rows import pair_row, publish_pairs
-from tasks.trajectories.schema import Termination, Trajectory, Turn
-from tasks.trajectories.writer import write_trajectories
+from tasks.trajectories.reader import load_trajectories
+from tasks.trajectories.schema import Termination
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 import agents_oracle
-
-AGENTS = {"generator": {"turns": "first", "shown": "problem"}, "optimizer": {"turns": "later", "shown": "kernel"}}
-WRONG = Verdict(status=Status.INCORRECT, compiled=True)
-FAULT = Verdict(status=Status.INFRASTRUCTURE_ERROR, error_message="the machine failed")
-
-
-def right(ms: float, source: TimingSource | None = TimingSource.GPU, hardware: str = "one") -> Verdict:
-    return Verdict(
-        status=Status.CORRECT, compiled=True, correct=True, speedup=4 / ms, candidate_ms=ms, reference_ms=4,
-        timing_source=source, hardware=hardware,
-    )  # fmt: skip
-
-
-def conversation(problem_id: str, sample: int, *turns: tuple[str, Verdict]) -> Trajectory:
-    made = tuple(
-        Turn(
-            turn_index=place, role="optimizer" if place else "generator", prompt_token_ids=(1,), response_token_ids=(2,),
-            response_logprobs=(0.0,), prompt_extends_previous=not place, finish_reason="stop",
-            response_text=answer_text(kernel), kernel_source=kernel, verdict=verdict,
-            reward=None if verdict.is_fault else 0.0, generation_s=0.0, evaluation_s=0.0,
-            created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        for place, (kernel, verdict) in enumerate(turns)
-    )  # fmt: skip
-    return Trajectory(
-        run_id="run", iteration=0, policy_digest="p", problem_id=problem_id, problem_digest="d", split="train", level=1,
-        group_id=problem_id, trajectory_id=f"{problem_id}-{sample}", sample_index=sample, turns=made,
-        termination=Termination.INFRASTRUCTURE_ERROR if turns[-1][1].is_fault else Termination.TURN_LIMIT,
-    )  # fmt: skip
+import agents_shares
+from agents_asked import ask
 
 
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
     return build_problem_set(ProblemsConfig(train=4, heldout=2), tmp_path_factory.mktemp("oracle") / "problems")
-
-
-def a_run(
-    problems: ProblemSetRef, tmp_path: Path, known: Verdict, conversations: list[Trajectory], **settings: Any
-) -> Path:
-    """A run with one iteration, whose SFT's pairs have a kernel for the first problem, with this verdict."""
-    given = {"runs_dir": str(tmp_path), "rollout": {"episode": {"agents": AGENTS}}, **settings}
-    config = check_configuration(given, "test")
-    first = read_problems(problems, "train")[0].problem
-    pair = pair_row(first, [], "known", known, config.rollout.episode, "triton", keeps=False)
-    pairs = publish_pairs([{**pair, "pair_id": "0"}], {}, True, tmp_path / "pairs")
-    batch = write_trajectories(conversations, 0.4, tmp_path / "batch")
-    folder = tmp_path / config.run_id
-    folder.mkdir()
-    write_state(folder, RunState(problems=problems, sft_data=pairs, batches={0: batch}))
-    save_configuration(config, folder / "config.yaml")
-    return folder
 
 
 @pytest.fixture
@@ -116,9 +75,9 @@ def test_a_smaller_gain_is_reached_more_often(run: Path) -> None:
 def test_kernels_that_something_else_beats_fastest_ones_and_wrong_ones_are_told_apart(run: Path) -> None:
     (row,) = agents_oracle.table(run, "optimizer", 1.1, judge=False).values()
     # of the first problem the corpus knows 1 ms; that "d" beats "a" is known from its own answer alone
-    assert row.beaten == agents_oracle.Part(given=1, best_of_n=0, one_answer=0, n=2)
-    assert row.fastest == agents_oracle.Part(given=2, best_of_n=0.5, one_answer=0.5, n=1)
-    assert row.wrong == agents_oracle.Part(given=1, best_of_n=1, one_answer=1, n=1), "mended, not sped up"
+    assert row.beaten == agents_shares.Part(given=1, best_of_n=0, one_answer=0, n=2)
+    assert row.fastest == agents_shares.Part(given=2, best_of_n=0.5, one_answer=0.5, n=1)
+    assert row.wrong == agents_shares.Part(given=1, best_of_n=1, one_answer=1, n=1), "mended, not sped up"
     assert row.left_out == 0
 
 
@@ -137,7 +96,7 @@ def test_what_another_conversation_found_beats_a_kernel(problems: ProblemSetRef,
     name = read_problems(problems, "train")[1].problem.problem_id
     talks = [conversation(name, 0, ("a", right(2.0)), ("b", WRONG)), conversation(name, 1, ("f", right(1.0)))]
     (row,) = agents_oracle.table(a_run(problems, tmp_path, WRONG, talks), "optimizer", 1.1, judge=False).values()
-    assert row.beaten == agents_oracle.Part(given=1, best_of_n=0, one_answer=0, n=1)
+    assert row.beaten == agents_shares.Part(given=1, best_of_n=0, one_answer=0, n=1)
     assert row.fastest is row.wrong is None
 
 
@@ -183,6 +142,84 @@ def test_judged_are_all_styles_of_the_corpus_for_a_problem(problems: ProblemSetR
     assert line is not None
     assert (line.in_corpus, line.corpus, line.left_out) == (1, 1, 0)
     assert line.beaten is not None
+
+
+class Scripted:
+    """A model that answers in turns: writes the fast kernel, stops, is cut off, writes none; it keeps what it is asked."""
+
+    name = digest = "scripted"
+
+    def __init__(self, fast: str) -> None:
+        self.drafts = [
+            Draft(answer_text(fast), 1, 1, truncated=False),
+            Draft("stop", 1, 1, truncated=False),
+            Draft(answer_text(fast)[:-40], 1, 1, truncated=True),
+            Draft("no kernel", 1, 1, truncated=False),
+        ]
+        self.asked: list[tuple[str, str]] = []
+        self.seeds: set[int] = set()
+        self.closed = False
+
+    async def write(self, messages: Sequence[ChatMessage], seed: int, agent: str = "solver") -> Draft:
+        if "no_room" in messages[-1]["content"]:
+            raise RefusedConversationError("no room")
+        self.asked.append((agent, messages[-1]["content"]))
+        self.seeds.add(seed)
+        return self.drafts[len(self.asked) % len(self.drafts)]
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_kernels_that_the_autotuner_beats_are_asked_about_anew(problems: ProblemSetRef) -> None:
+    agents = AGENTS | {"optimizer": AGENTS["optimizer"] | {"may_stop": True}}
+    settings = {"rollout": {"episode": {"agents": agents}}, "judge": {"compile": "never"}, **STYLES}
+    config = check_configuration(settings, "test")
+    row = next(row for row in read_problems(problems, "train") if row.composition.count(">") > 1)
+    composition = parse_composition(row.composition)
+    slow, fast = (kernel_source(composition, style) for style in (Style.STEPWISE, Style.FUSED))
+    autotuned = agents_oracle.autotuned_kernels([row], config, 4)
+    assert len(autotuned) == 4
+    (judged,) = agents_oracle.judged_now([(row.problem, slow)], config)
+    given = [agents_oracle.Given(row.problem.problem_id, text, judged.clock, ms, ()) for text, ms in
+             [(slow, judged.ms), ("at its best", min(each.ms for each in autotuned)), ("wrong", math.inf)]]  # fmt: skip
+    assert agents_shares.beaten_kernels(given, autotuned, 1.1, most=9) == given[:1]
+    writer = Scripted(fast)
+    kernels = [(row.problem, slow), (row.problem, slow + "# no_room\n"), (row.problem, "wrong")]
+    (asked,) = ask(kernels, writer, config, "optimizer", 16)
+    assert writer.closed
+    assert len(writer.seeds) == len(writer.asked) == 16
+    assert {agent for agent, _ in writer.asked} == {"optimizer"}
+    assert all(slow.strip() in prompt and row.problem.source.strip() in prompt for _, prompt in writer.asked)
+    assert sorted(asked.answers) == sorted([min(asked.answers)] * 4 + [judged.ms] * 4 + [math.inf] * 8)
+    part = agents_shares.anew([asked], len(kernels), autotuned, 1.1)
+    assert part is not None
+    assert (part.given, part.left_out, part.best_of_n, part.one_answer, part.n) == (1, 2, 1, 4 / 16, 16)
+    assert part.best_times == pytest.approx(judged.ms / min(asked.answers))
+    assert part.best_times > 1.1
+    assert part.autotuner_times == pytest.approx(judged.ms / min(each.ms for each in autotuned))
+    assert part.autotuner_times >= part.best_times, "the fused kernel with fixed launch parameters is its first one"
+
+
+def test_the_autotuner_is_a_column_and_known_to_beat_kernels(run: Path) -> None:
+    names = {part.problem_id for part in load_trajectories(read_state(run).batches[0].path)}
+    clock = ("gpu", "one")
+    given = [agents_oracle.Given(name, "a", clock, 2.0, (3.0,)) for name in sorted(names)]
+    autotuned = [agents_oracle.Timed(given[0].problem_id, clock, 1.0), agents_oracle.Timed("other", clock, 0.1)]
+    line = agents_oracle.oracle(given, [], [], 1.1, autotuned)
+    assert line is not None
+    assert line.autotuner == pytest.approx(1 / len(given))
+    assert line.beaten is not None
+    assert line.beaten.given == 1
+    without = agents_oracle.oracle(given, [], [], 1.1)
+    assert without is not None
+    assert without.autotuner is None
+
+
+def test_nobody_is_asked_without_knowing_which_kernels_are_beaten(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["agents_oracle.py", str(run), "--answers", "16"])
+    with pytest.raises(SystemExit):
+        agents_oracle.main()
 
 
 def test_drawn_held_out_problems_are_drawn_again_with_their_kernels(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "faults"))
 from injection import Disk, Injector, Switches, damage
-from schedule import PLACES, STAGES, Fault, Kind, draw
+from schedule import POLICY, TEAM, Fault, Kind, Stages, draw, killed_in
 
 pytestmark = pytest.mark.long
 
@@ -23,24 +23,48 @@ def fault(kind: Kind, pick: float = 0.0, hold_s: float = 1000.0) -> Fault:
     return Fault(kind, "SFT", 0.5, pick, hold_s)
 
 
-def test_a_seed_gives_one_schedule_and_two_hundred_give_every_fault_everywhere() -> None:
-    schedules = [draw(seed) for seed in SEEDS]
-    assert schedules == [draw(seed) for seed in SEEDS]
+@pytest.mark.parametrize(("team", "stages"), [(False, POLICY), (True, TEAM)])
+def test_a_seed_gives_one_schedule_and_two_hundred_give_every_fault_everywhere(team: bool, stages: Stages) -> None:
+    schedules = [draw(seed, team=team) for seed in SEEDS]
+    assert schedules == [draw(seed, team=team) for seed in SEEDS]
     assert len(set(schedules)) == len(schedules)
     faults = [each for schedule in schedules for each in schedule.faults]
     assert {each.kind for each in faults} == set(Kind)
-    assert {each.stage for each in faults} == set(STAGES)
-    assert all(each.stage in PLACES.get(each.kind, STAGES) for each in faults)
+    assert {each.stage for each in faults} == set(stages.every)
+    assert all(each.stage in stages.of(each.kind) for each in faults)
     assert {(schedule.engine, schedule.staleness) for schedule in schedules} == {
         (engine, staleness) for engine in ("local", "sglang") for staleness in (0, 1)
     }
+    assert {schedule.stages for schedule in schedules} == {stages}
 
 
-def test_what_a_machine_does_not_allow_is_left_out_and_all_else_stays() -> None:
+def test_what_was_drawn_for_one_policy_stays_as_it_was() -> None:
+    """Records name seeds."""
+    first = [draw(seed).faults[0] for seed in (1, 2, 3)]
+    assert [(each.kind, each.stage, each.share, each.pick, each.hold_s) for each in first] == [
+        (Kind.PREFECT_KILLED, "check of the SFT data", 0.035, 0.08766, 2.3),
+        (Kind.DRIVER_TERMINATED, "check of the problem set", 0.388, 0.199908, 3.8),
+        (Kind.CONTROL_KILLED, "rollout 0", 0.806, 0.896923, 4.9),
+    ]
+
+
+@pytest.mark.parametrize("team", [False, True])
+def test_what_a_machine_does_not_allow_is_left_out_and_all_else_stays(team: bool) -> None:
     without = frozenset({Kind.CLOCK_JUMPED, Kind.DISK_FULL})
     for seed in SEEDS:
-        kept = tuple(each for each in draw(seed).faults if each.kind not in without)
-        assert draw(seed, without).faults == kept
+        kept = tuple(each for each in draw(seed, team=team).faults if each.kind not in without)
+        assert draw(seed, without, team).faults == kept
+
+
+def test_stages_by_name_are_killed_in_their_middle_and_other_names_refused() -> None:
+    schedule = killed_in(["update 0 of the optimizer@0", "joint epoch of the optimizer"], 3, team=True)
+    assert (schedule.seed, schedule.team, schedule.engine, schedule.staleness) == (-3, True, "local", 0)
+    assert [(each.kind, each.stage, each.share) for each in schedule.faults] == [
+        (Kind.DRIVER_KILLED, "joint epoch of the optimizer", 0.5),
+        (Kind.DRIVER_KILLED, "update 0 of the optimizer", 0.0),
+    ]
+    with pytest.raises(ValueError, match=r"expected stages of the run .*found 'joint epoch of the optimizer'"):
+        killed_in(["SFT", "joint epoch of the optimizer"], 1)
 
 
 @pytest.fixture

@@ -240,3 +240,19 @@ def test_another_seed_has_other_weights_on_the_device_too() -> None:
     assert torch.equal(first[0], same[0])
     assert not torch.equal(first[0], other[0])
     assert torch.equal(first[0], made.results(inputs)[0])
+
+
+def test_each_baseline_is_a_program_of_its_own_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[torch.nn.Module, str | None]] = []
+
+    def compiled(model: torch.nn.Module, *, mode: str | None) -> tuple[torch.nn.Module, str | None]:
+        made.append((model, mode))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    problem = GpuReference(MEAN, 1)
+    eager, *others = (problem.forward(True, name) for name in ("eager", "compile", "max-autotune"))
+    assert isinstance(eager, torch.nn.Module)
+    assert others == [(eager, None), (eager, "max-autotune-no-cudagraphs")]
+    assert [problem.forward(True, name) for name in ("compile", "max-autotune")] == others
+    assert len(made) == 2

@@ -66,6 +66,36 @@ def test_a_problem_in_words_around_a_bare_answer(tmp_path: Path) -> None:
     assert "vector_add<<<" in pair.kernel_source
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (i < n) c[i] = a[i] + b[i];",
+        "if (a[i] >= b[i]) c[i] += a[i]; else { c[i]= b[i]; }",
+        "c[index[i]] = a[index[i]] == b[i];",
+    ],
+)
+def test_without_const_the_pointer_is_written_to_whose_elements_are_assigned(body: str) -> None:
+    kernel = wrapped(f"__global__ void f(float* a, float* b, float* c, int n) {{ int i = 0; {body} }}", PROBLEM, "")
+    assert (
+        "f<<<(count + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>(), count);"
+        in kernel
+    )
+    half = wrapped(
+        f"__global__ void f(__half* c, __half* a, const __half* b, int n) {{ int i = 0; {body} }}", PROBLEM, ""
+    )
+    passed = "reinterpret_cast<__half*>({}.data_ptr<at::Half>())"
+    given = f"{passed.format('out')}, {passed.format('a')}, {passed.replace('<__', '<const __').format('b')}, count"
+    assert given in half
+
+
+@pytest.mark.parametrize(
+    "body", ["b[i] = 0; c[i] = a[i];", "float* p = a; p[i] = 1; c[i] = b[i];", "c[i] = f(&a[i], b[i]);"]
+)
+def test_without_const_it_is_refused_if_another_pointer_may_be_written_to(body: str) -> None:
+    with pytest.raises(InputError, match="found 0 const pointers, 3 others and 1 counts for a forward of 2 arguments"):
+        wrapped(f"__global__ void f(float* a, float* b, float* c, int n) {{ int i = 0; {body} }}", PROBLEM, "")
+
+
 def test_half_precision_has_its_header_and_casts() -> None:
     kernel = wrapped(ADD.replace("float", "__half"), PROBLEM, "")
     assert "#include <cuda_fp16.h>" in kernel

@@ -70,6 +70,9 @@ class Launch(FrozenModel):
     """Bytes of the sectors that each load and store touches, summed over all of them."""
     operations: dict[Operation, Count] = Field(default_factory=dict)
     """Executed operations of all programs."""
+    blocks: Annotated[dict[Name, dict[Operation, Count]], Field(max_length=32)] = Field(default_factory=dict)
+    """Of `operations`, those of blocks of fewer than 1024 elements, and all loads and reductions, by the block's shape:
+    `16x64`. What a block costs beside others does not follow from its elements alone."""
     written_bytes: Count = 0
     """Bytes of `dram_bytes` that were written."""
     again_bytes: Count = 0

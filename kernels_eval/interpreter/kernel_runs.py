@@ -93,6 +93,7 @@ class KernelRuns:
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
             operations=dict(OPERATION_LOG.counts),
+            blocks=OPERATION_LOG.blocks,
             busy_share=OPERATION_LOG.busy_share,
             most_accesses=OPERATION_LOG.most_accesses,
             most_reductions=OPERATION_LOG.most_reductions,

@@ -9,16 +9,14 @@ atomics, block pointers, scans, anything that is not named here. The launch then
 other.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 
-from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
-from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -47,7 +45,7 @@ class BatchedBuilder(_builder):
         self.programs = np.zeros((0, 3), np.int32)
         """Index in the grid of each program of the batch."""
         self.accesses = BatchedAccesses()
-        self.counts: defaultdict[Operation, float] = defaultdict(float)
+        self.counts = Counts()
         """Operations of the batch's programs together; those of shared values are in OPERATION_LOG, once."""
         self.widest = 1
         """Most elements of a value in one program."""
@@ -152,7 +150,7 @@ class BatchedBuilder(_builder):
     def _load(self, ptrs: Any, mask: Any, other: Any, is_volatile: bool) -> Any:
         if is_volatile:
             raise UnbatchableError("a load that no cache may answer")
-        OPERATION_LOG.counts["access"] += 1
+        OPERATION_LOG.count_wait("access", _sizes(ptrs))
         dtype = ptrs.get_element_ty()
         if not any(type(operand) is BatchHandle for operand in (ptrs, mask, other)):
             lanes = None if mask is None else np.asarray(mask.data, dtype=bool)
@@ -201,10 +199,11 @@ def _in_step(compute: Callable[..., Any]) -> Callable[..., Any]:
         plain = [_Handle(one.lanes, one.dtype) if type(one) is BatchHandle else one for one in operands]
         once, threads = OPERATION_LOG.counts, OPERATION_LOG.threads
         OPERATION_LOG.counts, OPERATION_LOG.threads = self.counts, threads * len(self.programs)
+        OPERATION_LOG.axes = 1
         try:
             result = compute(self, *plain, **named)
         finally:
-            OPERATION_LOG.counts, OPERATION_LOG.threads = once, threads
+            OPERATION_LOG.counts, OPERATION_LOG.threads, OPERATION_LOG.axes = once, threads, 0
         return self.made(result.data, result.dtype)
 
     return computed

@@ -6,7 +6,7 @@ from kernels_eval.cost.launch import SECTOR_ELEMENTS, Launch, Operation
 
 _COUNTS = (
     "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes",
-    "most_accesses", "most_reductions", "contention", "same_address", "largest_index", "asked_bytes",
+    "most_accesses", "most_reductions", "most_turns", "contention", "same_address", "largest_index", "asked_bytes",
 )  # fmt: skip
 _TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "busy_share", "operations", "blocks", "is_copy")
 

@@ -64,6 +64,8 @@ class Launch(FrozenModel):
     """Loads of the program with the most."""
     most_reductions: Count = 0
     """Reductions of the program with the most."""
+    most_turns: Count = 0
+    """Turns of the program with the most in which it waits for what it loads (kernels_eval.interpreter.load_turns)."""
     dram_bytes: Count = 0
     """Bytes of the distinct 32-byte sectors read, plus of those written."""
     l2_bytes: Count = 0

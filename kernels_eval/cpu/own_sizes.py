@@ -58,8 +58,10 @@ MAY_GO_BY_SIZE = frozenset(
 )
 """Failures at smaller sizes of candidates that rely on the problem's own."""
 _WARP_LANES = 32
-_MOST: Mapping[str, Operation] = {"most_accesses": "access", "most_reductions": "reduction"}
-"""Counts of the program with the most, and what they count: loads and reductions, each of a whole block."""
+_MOST: Mapping[str, Operation] = {
+    "most_accesses": "access", "most_turns": "access", "most_reductions": "reduction",
+}  # fmt: skip
+"""Counts of the program with the most, and what they grow with: loads and reductions, each of a whole block."""
 _GROWING = (
     "dram_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes", "contention", "same_address",
     "largest_index", "asked_bytes",

@@ -16,6 +16,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
@@ -159,12 +160,18 @@ class BatchedBuilder(_builder):
                 if other is None
                 else other.data.astype(_element(ptrs), copy=False)
             )
-            return _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
+            loaded = _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
+            every = None if lanes is None else np.broadcast_to(lanes, ptrs.data.shape).reshape(1, -1)
+            loaded.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), every, rest.itemsize)
+            return loaded
         sizes = _sizes(ptrs)
         addresses = self.in_all(ptrs, sizes)
         lanes = None if mask is None else self.in_all(mask, sizes).astype(bool, copy=False)
         rest = undefined(addresses.shape, dtype, _element(ptrs), lanes) if other is None else self.in_all(other, sizes)
-        return self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
+        found = self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
+        each = None if lanes is None else lanes.reshape(len(addresses), -1)
+        found.loads = LOAD_TURNS.load(addresses.reshape(len(addresses), -1), each, found.lanes.itemsize)
+        return found
 
 
 def install() -> None:
@@ -173,6 +180,8 @@ def install() -> None:
         setattr(BatchedBuilder, name, _in_step(getattr(_builder, name)))
     for name, operand in (("create_addptr", 1), ("create_int_cast", 0)):
         setattr(BatchedBuilder, name, _noting_index(getattr(BatchedBuilder, name), operand))
+    for name in ("create_trans", "create_reshape", "create_bitcast"):
+        setattr(BatchedBuilder, name, operation_counts.passing_on(getattr(BatchedBuilder, name)))
     BatchedBuilder.create_dot = _in_step(_builder.create_dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream.ReduceOps.apply_impl = _reduction(upstream.ReduceOps.apply_impl)
 
@@ -204,7 +213,7 @@ def _in_step(compute: Callable[..., Any]) -> Callable[..., Any]:
             result = compute(self, *plain, **named)
         finally:
             OPERATION_LOG.counts, OPERATION_LOG.threads, OPERATION_LOG.axes = once, threads, 0
-        return self.made(result.data, result.dtype)
+        return passed_on(self.made(result.data, result.dtype), operands)
 
     return computed
 

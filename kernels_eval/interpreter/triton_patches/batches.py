@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnevenError
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
 from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches.batched_builder import BatchedBuilder
@@ -80,6 +81,7 @@ def _run(builder: BatchedBuilder, function: Any, arguments: dict[str, Any], firs
     z, y = np.divmod(rest, builder.grid_dim[1])
     builder.programs = np.stack([x, y, z], axis=1).astype(np.int32)
     builder.accesses.begin(count)
+    LOAD_TURNS.begin()
     builder.counts = Counts()
     shared, OPERATION_LOG.counts = OPERATION_LOG.counts, Counts()
     try:
@@ -90,3 +92,4 @@ def _run(builder: BatchedBuilder, function: Any, arguments: dict[str, Any], firs
     each.add(builder.counts, 1 / count)
     ACCESS_LOG.l2_bytes += int(builder.accesses.l2_bytes.sum())
     OPERATION_LOG.end_batch(each, builder.accesses.l2_bytes)
+    LOAD_TURNS.end()

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Operation
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -45,7 +46,8 @@ ELEMENTWISE = (*_NAMES, *_ADDRESSES)
 """Operations that compute each element of their result from the elements at its place."""
 _ADDRESS: tuple[tuple[Operation, float], ...] = (("integer", 1.0),)
 _WIDE_ADDRESS: tuple[tuple[Operation, float], ...] = (("integer", 2.0),)
-_LOADS = ("create_masked_load", "create_atomic_rmw", "create_atomic_cas")
+_ATOMICS = ("create_atomic_rmw", "create_atomic_cas")
+_REARRANGING = ("create_trans", "create_reshape", "create_bitcast")
 
 
 def install() -> None:
@@ -57,8 +59,11 @@ def install() -> None:
         setattr(builder, name, _counted_as_address(getattr(builder, name)))
     builder.create_addptr = _noting_index(builder.create_addptr, operand=1)
     builder.create_int_cast = _noting_index(builder.create_int_cast, operand=0)
-    for name in _LOADS:
+    builder.create_masked_load = _counted_as_load(builder.create_masked_load)
+    for name in _ATOMICS:
         setattr(builder, name, _counted_as_access(getattr(builder, name)))
+    for name in _REARRANGING:
+        setattr(builder, name, passing_on(getattr(builder, name)))
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _counted_reduction(operations.apply_impl, operations is upstream.ScanOps)
     builder.create_gather = _counted_gather(builder.create_gather)
@@ -76,6 +81,7 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
     unit, each = product_operation(str(left.dtype.scalar), str(precision).lower())
     shape, last = left.type.shape, right.type.shape[-1]
     OPERATION_LOG.counts[unit] += each * math.prod(map(int, shape)) * int(last)
+    LOAD_TURNS.multiply(left.handle, right.handle)
 
 
 def count_reduction(shape: tuple[int, ...], axis: int | None, itemsize: int) -> None:
@@ -127,7 +133,7 @@ def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
         OPERATION_LOG.count(wide if first.data.itemsize == _WIDE else narrow, result.data)
-        return result
+        return passed_on(result, (first, *rest))
 
     return counted
 
@@ -153,6 +159,26 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
         return result
 
     return noting
+
+
+def passing_on(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose result comes from the loads of its first operand."""
+
+    def passing(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+        return passed_on(compute(self, first, *rest, **named), (first,))
+
+    return passing
+
+
+def _counted_as_load(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self: Any, ptrs: Any, mask: Any, *operands: Any, **named: Any) -> Any:
+        result = compute(self, ptrs, mask, *operands, **named)
+        OPERATION_LOG.count_wait("access", result.data.shape)
+        lanes = None if mask is None else np.broadcast_to(mask.data, ptrs.data.shape).reshape(1, -1)
+        result.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), lanes, result.data.itemsize)
+        return result
+
+    return counted
 
 
 def _counted_as_access(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ _COUNTS = (
     "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes",
     "most_accesses", "most_reductions", "most_turns", "contention", "same_address", "largest_index", "asked_bytes",
 )  # fmt: skip
-_TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "busy_share", "operations", "blocks", "is_copy")
+_TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "lone_share", "busy_share", "operations", "blocks", "is_copy")
 
 
 def extrapolate(
@@ -153,6 +153,8 @@ def _sum(launches: Iterable[Launch]) -> Launch:
     for launch in launches:
         counts = {name: getattr(total, name) + getattr(launch, name) for name in _COUNTS}
         counts["reread_reach"] = max(total.reread_reach, launch.reread_reach)
+        lone = total.lone_share * total.l2_bytes + launch.lone_share * launch.l2_bytes
+        counts["lone_share"] = min(1.0, lone / counts["l2_bytes"]) if counts["l2_bytes"] else 0.0
         operations = _merged(total.operations, launch.operations, float.__add__)
         total = total.model_copy(update={**counts, "operations": operations})
     return total

@@ -70,6 +70,9 @@ class Launch(FrozenModel):
     """Bytes of the distinct 32-byte sectors read, plus of those written."""
     l2_bytes: Count = 0
     """Bytes of the sectors that each load and store touches, summed over all of them."""
+    lone_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `l2_bytes` in sectors that an access touches without the other one of the same 64 bytes: a slice of the
+    cache, which gives 64 in a clock, takes as long for one as for both."""
     operations: dict[Operation, Count] = Field(default_factory=dict)
     """Executed operations of all programs."""
     blocks: Annotated[dict[Name, dict[Operation, Count]], Field(max_length=32)] = Field(default_factory=dict)

@@ -152,7 +152,8 @@ def _together(parts: Sequence[float], overlap: float) -> float:
 
 def _memory_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
     spilled = hardware.spill_factor * usage.spill_bytes * 32 * launch.warps * launch.programs if usage else 0.0
-    return max(traffic / hardware.dram_bytes_per_s, (launch.l2_bytes + spilled) / hardware.l2_bytes_per_s)
+    through_l2 = launch.l2_bytes * (1.0 + launch.lone_share) + spilled
+    return max(traffic / hardware.dram_bytes_per_s, through_l2 / hardware.l2_bytes_per_s)
 
 
 def _compute_s(launch: Launch, hardware: Hardware) -> float:

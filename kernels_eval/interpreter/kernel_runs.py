@@ -95,6 +95,7 @@ class KernelRuns:
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
+            lone_share=min(1.0, ACCESS_LOG.lone_sectors * SECTOR_BYTES / max(ACCESS_LOG.l2_bytes, 1)),
             operations=dict(OPERATION_LOG.counts),
             blocks=OPERATION_LOG.blocks,
             busy_share=OPERATION_LOG.busy_share,

@@ -91,5 +91,6 @@ def _run(builder: BatchedBuilder, function: Any, arguments: dict[str, Any], firs
         OPERATION_LOG.counts = shared
     each.add(builder.counts, 1 / count)
     ACCESS_LOG.l2_bytes += int(builder.accesses.l2_bytes.sum())
+    ACCESS_LOG.lone_sectors += builder.accesses.lone_sectors
     OPERATION_LOG.end_batch(each, builder.accesses.l2_bytes)
     LOAD_TURNS.end()

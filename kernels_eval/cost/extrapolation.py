@@ -6,9 +6,9 @@ from kernels_eval.cost.launch import SECTOR_ELEMENTS, Launch, Operation
 
 _COUNTS = (
     "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes",
-    "most_accesses", "most_reductions", "contention", "same_address", "largest_index", "asked_bytes",
+    "most_accesses", "most_reductions", "most_turns", "contention", "same_address", "largest_index", "asked_bytes",
 )  # fmt: skip
-_TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "busy_share", "operations", "is_copy")
+_TRAFFIC = (*_COUNTS[1:], "reread_reach", "lane_bytes", "lone_share", "busy_share", "operations", "blocks", "is_copy")
 
 
 def extrapolate(
@@ -41,8 +41,12 @@ def extrapolate(
         # A few rows fill a sector in part: the more there are, until it is full, the more meet there.
         counts["contention"] = min(counts["contention"], SECTOR_ELEMENTS * counts["same_address"])
         operations = _merged(first.operations, second.operations, lambda before, after: at(before, after) / share)
-        shared = {"operations": operations, "is_copy": first.is_copy and second.is_copy, "grid": None}
-        return second.model_copy(update={**counts, **shared})
+        blocks = {
+            shape: _merged(first.blocks.get(shape, {}), block, lambda before, after: at(before, after) / share)
+            for shape, block in second.blocks.items()
+        }
+        shared = {"is_copy": first.is_copy and second.is_copy, "grid": None}
+        return second.model_copy(update={**counts, **shared, "operations": operations, "blocks": blocks})
 
     if [launch.kernel for launch in small] == [launch.kernel for launch in large]:
         estimated = [combined(first, second, 1.0) for first, second in zip(small, large, strict=True)]
@@ -102,6 +106,9 @@ def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows
             "reread_bytes": max(estimated.reread_bytes, least.reread_bytes),
             "contention": max(estimated.contention, counted.contention),
             "operations": _merged(estimated.operations, least.operations, max),
+            "blocks": {
+                shape: _merged(estimated.blocks.get(shape, {}), block, max) for shape, block in least.blocks.items()
+            },
         }
     )
 
@@ -132,6 +139,10 @@ def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
             "given_bytes": given_bytes,
             "l2_bytes": counted.l2_bytes * programs,
             "operations": {name: count * programs for name, count in counted.operations.items()},
+            "blocks": {
+                shape: {name: count * programs for name, count in block.items()}
+                for shape, block in counted.blocks.items()
+            },
             "grid": None,
         }
     )
@@ -142,6 +153,8 @@ def _sum(launches: Iterable[Launch]) -> Launch:
     for launch in launches:
         counts = {name: getattr(total, name) + getattr(launch, name) for name in _COUNTS}
         counts["reread_reach"] = max(total.reread_reach, launch.reread_reach)
+        lone = total.lone_share * total.l2_bytes + launch.lone_share * launch.l2_bytes
+        counts["lone_share"] = min(1.0, lone / counts["l2_bytes"]) if counts["l2_bytes"] else 0.0
         operations = _merged(total.operations, launch.operations, float.__add__)
         total = total.model_copy(update={**counts, "operations": operations})
     return total

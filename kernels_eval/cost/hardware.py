@@ -34,6 +34,9 @@ class Hardware:
     """Shortest life of one program (one trip to DRAM and back, and its prologue)."""
     access_s: float = 0.15e-6
     """Time for which one load keeps a program waiting."""
+    turn_s: float = 0.45e-6
+    """Time for which a program waits beyond `access_s` in each turn of a loop in which it loads: by an H200's time of
+    eight programs for 2048 rows, 0.62 us a row with its load and its reduction (docs/lab/2026-11-29-8.json)."""
     reduction_s: float = 0.022e-6
     """Time for which one reduction keeps a program waiting."""
     read_s: float = 25e-6

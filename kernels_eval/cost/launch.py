@@ -66,12 +66,20 @@ class Launch(FrozenModel):
     """Loads of the program with the most."""
     most_reductions: Count = 0
     """Reductions of the program with the most."""
+    most_turns: Count = 0
+    """Turns of the program with the most in which it waits for what it loads (kernels_eval.interpreter.load_turns)."""
     dram_bytes: Count = 0
     """Bytes of the distinct 32-byte sectors read, plus of those written."""
     l2_bytes: Count = 0
     """Bytes of the sectors that each load and store touches, summed over all of them."""
+    lone_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `l2_bytes` in sectors that an access touches without the other one of the same 64 bytes: a slice of the
+    cache, which gives 64 in a clock, takes as long for one as for both."""
     operations: dict[Operation, Count] = Field(default_factory=dict)
     """Executed operations of all programs."""
+    blocks: Annotated[dict[Name, dict[Operation, Count]], Field(max_length=32)] = Field(default_factory=dict)
+    """Of `operations`, those of blocks of fewer than 1024 elements, and all loads and reductions, by the block's shape:
+    `16x64`. What a block costs beside others does not follow from its elements alone."""
     written_bytes: Count = 0
     """Bytes of `dram_bytes` that were written."""
     again_bytes: Count = 0

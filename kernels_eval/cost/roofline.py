@@ -138,6 +138,7 @@ def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: in
     accesses, reductions = launch.operations.get("access", 0.0), launch.operations.get("reduction", 0.0)
     waits = hardware.access_s * accesses + hardware.reduction_s * reductions
     longest = hardware.access_s * launch.most_accesses + hardware.reduction_s * launch.most_reductions
+    longest += hardware.turn_s * max(launch.most_turns - 1, 0.0)  # a trip to DRAM is in `program_s`
     together = hardware.processors * resident
     lives = max(hardware.program_s + longest, (hardware.program_s * programs + waits) / together)
     return lives + hardware.atomic_s * launch.contention
@@ -151,7 +152,8 @@ def _together(parts: Sequence[float], overlap: float) -> float:
 
 def _memory_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
     spilled = hardware.spill_factor * usage.spill_bytes * 32 * launch.warps * launch.programs if usage else 0.0
-    return max(traffic / hardware.dram_bytes_per_s, (launch.l2_bytes + spilled) / hardware.l2_bytes_per_s)
+    through_l2 = launch.l2_bytes * (1.0 + launch.lone_share) + spilled
+    return max(traffic / hardware.dram_bytes_per_s, through_l2 / hardware.l2_bytes_per_s)
 
 
 def _compute_s(launch: Launch, hardware: Hardware) -> float:

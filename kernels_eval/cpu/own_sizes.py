@@ -6,14 +6,17 @@ computed is extended by what it is given there.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.extrapolation import with_full_grids
-from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.launch import Launch, Operation
+from kernels_eval.cpu.block_growth import own_shape, own_sizes_of_blocks
 from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import launches_at_full_size, uploads
 from kernels_eval.cpu.graded import Graded, timed
+from kernels_eval.cpu.loop_turns import SharedLoop, longer_loops, shared_loop
 from kernels_eval.cpu.row_loops import loop_growth
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.trials import Errors
@@ -54,9 +57,14 @@ MAY_GO_BY_SIZE = frozenset(
     }
 )
 """Failures at smaller sizes of candidates that rely on the problem's own."""
+_WARP_LANES = 32
+_MOST: Mapping[str, Operation] = {
+    "most_accesses": "access", "most_turns": "access", "most_reductions": "reduction",
+}  # fmt: skip
+"""Counts of the program with the most, and what they grow with: loads and reductions, each of a whole block."""
 _GROWING = (
     "dram_bytes", "written_bytes", "again_bytes", "reread_bytes", "given_bytes", "contention", "same_address",
-    "largest_index", "asked_bytes", "most_accesses", "most_reductions",
+    "largest_index", "asked_bytes",
 )  # fmt: skip
 
 
@@ -81,10 +89,11 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     counted = [launch for launch in graded.launches if launch.host_wait != "upload"]
     if [launch.kernel for launch in counted] != [launch.kernel for launch in grids]:
         return None
-    growths = _growths(seen, true, session.kernels)
+    shares = [launch.busy_share for launch in counted if launch.kernel_number >= 0]
+    growths = _growths(seen, true, session.kernels, shares)
     deeper = _deeper(reference)
     extended = [
-        _extended(launch, grid, *(next(growths) if launch.kernel_number >= 0 else (1.0, 1.0)), deeper)
+        _extended(launch, grid, next(growths) if launch.kernel_number >= 0 else _Growth(), deeper)
         for launch, grid in zip(counted, grids, strict=True)
     ]
     is_uploading = len(counted) < len(graded.launches)
@@ -146,25 +155,89 @@ def _deeper(reference: Reference) -> float:
     return max(1.0, reference.matrix_flops / cut.matrix_flops * elements[0] / elements[1])
 
 
-def _extended(counted: Launch, true: Launch, growth: float, longer: float, deeper: float) -> Launch:
-    """Extend one launch: traffic by its tensors, work by its programs and by what loops in them get `longer`."""
-    programs = true.programs / counted.programs if counted.programs else growth
-    work = programs * deeper if counted.matrix_flops else max(programs * longer, growth)
-    changes: dict[str, object] = {name: getattr(counted, name) * growth for name in _GROWING}
+@dataclass(frozen=True)
+class _Growth:
+    """Difference of a launch at the problem's own sizes from the same at the cut ones."""
+
+    tensors: float = 1.0
+    """Factor by which the tensors grow that it is given."""
+    loops: float = 1.0
+    """Factor by which the loop of its kernel gets longer that grows most."""
+    turns: float = 1.0
+    """Factor by which a program's loops take more turns, as far as the text tells."""
+    blocks: Mapping[int, int] = field(default_factory=dict)
+    """Sizes of blocks there, by those here."""
+    shared: SharedLoop | None = None
+    """The loop that its programs share there; None: not known, they are as busy as here."""
+
+
+def _extended(counted: Launch, true: Launch, growth: _Growth, deeper: float) -> Launch:
+    """Extend one launch: traffic by its tensors, work by its programs and by what loops in them get longer."""
+    programs = true.programs / counted.programs if counted.programs else growth.tensors
+    changes: dict[str, object] = {name: getattr(counted, name) * growth.tensors for name in _GROWING}
+    shares, busy_share = programs, counted.busy_share
+    if growth.shared is not None:
+        shares, busy_share = max(programs, growth.shared.turns), growth.shared.busy_share
+    work = shares * deeper if counted.matrix_flops else max(programs * growth.loops, growth.tensors, shares)
+    uneven = counted.busy_share / busy_share
+    operations = _own_operations(counted, true.warps, growth.blocks, shares * growth.turns, work)
     if counted.programs:  # of the program with the most
-        changes |= {name: getattr(counted, name) * work / programs for name in ("most_accesses", "most_reductions")}
-        changes["reread_reach"] = counted.reread_reach * max(1.0, growth / programs)
-    operations = {name: count * work for name, count in counted.operations.items()}
+        changes |= {
+            most: getattr(counted, most) * max(1.0, _ratio(counted, operations, unit) / programs * uneven)
+            for most, unit in _MOST.items()
+        }
+        changes["reread_reach"] = counted.reread_reach * max(1.0, growth.tensors / programs)
     return counted.model_copy(
-        update={**changes, "l2_bytes": counted.l2_bytes * work, "operations": operations, "grid": None}
+        update={
+            **changes,
+            "busy_share": busy_share,
+            "l2_bytes": counted.l2_bytes * work,
+            "operations": operations,
+            "blocks": {},
+            "grid": None,
+        }
     )
 
 
-def _growths(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource]) -> Iterator[tuple[float, float]]:
-    """Yield, for each launch of a kernel, by which factors the tensors that it is given and its loops grow."""
-    sources = {kernel.number: kernel.source for kernel in kernels}
-    for small, large in zip(seen.launches, true.launches, strict=True):
-        yield max(1.0, _given(large) / max(1, _given(small))), loop_growth(small, large, sources[large.kernel])
+def _own_operations(
+    counted: Launch, warps: int, blocks: Mapping[int, int], least: float, work: float
+) -> dict[Operation, float]:
+    """Return the operations of a launch of `work` times as many elements, each block `least` times as often at least.
+
+    Blocks that are larger there are computed and loaded as many times less, and threads repeat fewer of their elements.
+    """
+    operations: dict[Operation, float] = {name: count * work for name, count in counted.operations.items()}
+    if counted.matrix_flops:
+        return operations
+    for shape, block in counted.blocks.items():
+        before, after = own_shape(shape, blocks)
+        times = max(work * before / after, least)
+        lanes = max(after, _WARP_LANES * warps) / max(before, _WARP_LANES * counted.warps)
+        for name, count in block.items():
+            own = count * times * (1.0 if name in _MOST.values() else lanes)
+            operations[name] += own - count * work
+    return {name: max(count, 0.0) for name, count in operations.items()}
+
+
+def _ratio(counted: Launch, own: Mapping[Operation, float], unit: Operation) -> float:
+    before = counted.operations.get(unit, 0.0)
+    return own.get(unit, 0.0) / before if before else 1.0
+
+
+def _growths(
+    seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource], shares: Iterable[float]
+) -> Iterator[_Growth]:
+    """Yield the growth of each launch of a kernel. `shares`: the busy share of each, as counted."""
+    sources = {kernel.number: kernel for kernel in kernels}
+    for small, large, share in zip(seen.launches, true.launches, shares, strict=True):
+        kernel = sources[large.kernel]
+        yield _Growth(
+            max(1.0, _given(large) / max(1, _given(small))),
+            loop_growth(small, large, kernel.source),
+            longer_loops(small, large, kernel),
+            own_sizes_of_blocks(small, large, sources),
+            shared_loop(small, large, kernel, share),
+        )
 
 
 def _given(command: LaunchKernel) -> int:

@@ -21,6 +21,7 @@ from kernels_eval.interpreter.memory_accesses import (
     Origins,
     Region,
     Storage,
+    lone_sectors,
     sectors_touched,
 )
 from kernels_eval.interpreter.rereads import REREADS
@@ -78,6 +79,8 @@ class BatchedAccesses:
     def __init__(self) -> None:
         self.l2_bytes: _Numbers = np.zeros(0, np.int64)
         """Traffic of each program of the current batch."""
+        self.lone_sectors = 0
+        """Those of all of them that are touched alone (kernels_eval.interpreter.memory_accesses)."""
         self._first = 1
         self._touched: dict[int, _Touched] = {}
         self._saved: dict[int, tuple[Storage, torch.Tensor, Origins | None]] = {}
@@ -86,7 +89,7 @@ class BatchedAccesses:
     def begin(self, count: int) -> None:
         """Begin a batch of programs."""
         self._first += self.l2_bytes.size
-        self.l2_bytes = np.zeros(count, np.int64)
+        self.l2_bytes, self.lone_sectors = np.zeros(count, np.int64), 0
         self._lanes = {}
         REREADS.begin(count)
 
@@ -110,6 +113,7 @@ class BatchedAccesses:
             self._readers(region, touched)[place.elements] = _MANY
         _flags(region, "read")[place.sectors] = True
         sectors = sectors_touched(addresses, flat, mask)
+        self.lone_sectors += lone_sectors(flat.reshape(1, -1), None, sectors, itemsize) * self.l2_bytes.size
         REREADS.read_by_all(sectors)
         self.l2_bytes += SECTOR_BYTES * sectors
         return _loaded(region, place, mask, rest)
@@ -125,6 +129,7 @@ class BatchedAccesses:
             self._note_readers(region, touched, place, self._who(addresses, mask))
         _flags(region, "read")[place.sectors] = True
         sectors = _sectors_by_program(addresses, flat, mask, place.is_run)
+        self._count_lone(addresses, mask, sectors, rest.itemsize)
         _note_reads(region, addresses, mask, sectors)
         self.l2_bytes += SECTOR_BYTES * sectors
         return _loaded(region, place, mask, rest)
@@ -141,7 +146,9 @@ class BatchedAccesses:
         self._note_writers(region, touched, place, self._who(addresses, mask))
         _flags(region, "written")[place.sectors] = True
         region.storage.all_origins()[place.starts] = Origin.KERNEL
-        self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask, place.is_run)
+        sectors = _sectors_by_program(addresses, flat, mask, place.is_run)
+        self._count_lone(addresses, mask, sectors, values.itemsize)
+        self.l2_bytes += SECTOR_BYTES * sectors
         _elements_of(region, values.dtype)[place.elements] = values.ravel() if mask is None else values[mask]
 
     def _found(self, flat: Addresses, itemsize: int) -> tuple[Region, _Touched, _Place]:
@@ -205,6 +212,11 @@ class BatchedAccesses:
             known = programs[:, None] + (np.arange(size, dtype=np.int64) + (size.bit_length() << _SIZE_BITS))
             self._lanes[size] = known
         return known
+
+    def _count_lone(self, addresses: Addresses, mask: Flags | None, sectors: _Numbers, itemsize: int) -> None:
+        count = addresses.shape[0]
+        each = None if mask is None else mask.reshape(count, -1)
+        self.lone_sectors += lone_sectors(addresses.reshape(count, -1), each, sectors, itemsize)
 
     def _count_lanes(self, all_lanes: int, active: int, itemsize: int) -> None:
         ACCESS_LOG.lane_bytes += itemsize * all_lanes

@@ -13,6 +13,7 @@ from kernels_eval.cost.launch import SECTOR_BYTES, Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.rereads import REREADS
@@ -27,6 +28,8 @@ from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
 from kernels_eval.trace.schema import Descriptor, KernelSource, LaunchKernel, Sequence, Value, View
 
 _SAMPLED_PROGRAMS = 32
+_STAGES = 3
+"""Triton's own `num_stages`."""
 _MOST_SHUFFLED = 1 << 20
 """Most programs of a launch whose order is drawn as a whole."""
 
@@ -95,10 +98,13 @@ class KernelRuns:
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
+            lone_share=min(1.0, ACCESS_LOG.lone_sectors * SECTOR_BYTES / max(ACCESS_LOG.l2_bytes, 1)),
             operations=dict(OPERATION_LOG.counts),
+            blocks=OPERATION_LOG.blocks,
             busy_share=OPERATION_LOG.busy_share,
             most_accesses=OPERATION_LOG.most_accesses,
             most_reductions=OPERATION_LOG.most_reductions,
+            most_turns=LOAD_TURNS.most,
             contention=contention,
             same_address=same_address,
             largest_index=OPERATION_LOG.largest_index,
@@ -134,6 +140,7 @@ class KernelRuns:
         ACCESS_LOG.start(self._regions(launch.arguments))
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         REREADS.start()
+        LOAD_TURNS.start(launch.options.get("num_stages", _STAGES))
 
     def scramble(self, launch: LaunchKernel) -> None:
         """Replace the results of the last launch: floats by noise, other values by one another's."""

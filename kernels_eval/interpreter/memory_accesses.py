@@ -21,6 +21,8 @@ from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 _SHIFT = SECTOR_BYTES.bit_length() - 1
+_NO_PIECE = np.uint64(2**64 - 1)
+"""Of lanes that are masked off, after all others."""
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Origins = np.ndarray[Any, np.dtype[np.uint8]]
@@ -113,6 +115,8 @@ class AccessLog:
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
+    lone_sectors: int = 0
+    """Of the sectors in `l2_bytes`, those that an access touches without the other one of their piece."""
     asked_bytes: int = 0
     """Bytes that the lanes of all accesses asked for; lanes that were masked off did not."""
     lane_bytes: int = 0
@@ -121,7 +125,7 @@ class AccessLog:
     def start(self, regions: list[Region]) -> None:
         """Begin a launch."""
         self.regions = regions
-        self.l2_bytes = self.asked_bytes = self.lane_bytes = 0
+        self.l2_bytes = self.lone_sectors = self.asked_bytes = self.lane_bytes = 0
 
     @property
     def sectors(self) -> int:
@@ -228,7 +232,9 @@ def record_access(
             break
     else:
         _record_scattered(flat, lanes)
-    ACCESS_LOG.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
+    sectors = sectors_touched(addresses, flat, mask)
+    ACCESS_LOG.l2_bytes += SECTOR_BYTES * sectors
+    ACCESS_LOG.lone_sectors += lone_sectors(flat.reshape(1, -1), None, sectors, itemsize)
 
 
 _FAR = 1 << 40
@@ -308,6 +314,25 @@ def _check_races(region: Region, offsets: Any, lanes: _Lanes, inside: Flags | No
         RACES.store(storage.shadow, access)
     else:
         RACES.load(storage.shadow, access, is_recorded=not is_given)
+
+
+def lone_sectors(addresses: Addresses, mask: Flags | None, sectors: Any, itemsize: int) -> int:
+    """Return how many sectors accesses touch without the other sector of the same 64 bytes, all together.
+
+    `addresses`, `mask`: a row for each access. `sectors`: those that each touches, as `sectors_touched` has them. A
+    block that begins or ends in the middle of 64 bytes does not count.
+    """
+    active = addresses.shape[1] if mask is None else np.count_nonzero(mask, axis=1)
+    is_scattered = np.atleast_1d(sectors * SECTOR_BYTES > active * itemsize + SECTOR_BYTES)
+    if not is_scattered.any():
+        return 0
+    pieces = addresses[is_scattered] >> np.uint64(_SHIFT + 1)
+    if mask is not None:
+        pieces = np.where(mask[is_scattered], pieces, _NO_PIECE)
+    pieces = np.sort(pieces, axis=1)
+    distinct = 1 + np.count_nonzero(pieces[:, 1:] != pieces[:, :-1], axis=1) - (pieces[:, -1] == _NO_PIECE)
+    touched = np.atleast_1d(sectors)[is_scattered]
+    return int(np.clip(2 * distinct - touched, 0, touched).sum())
 
 
 def sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:

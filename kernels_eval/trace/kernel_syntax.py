@@ -28,7 +28,8 @@ def _rounded(text: str) -> frozenset[str]:
 
 INTERPRETER_NAMES = _words(
     """
-    interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_constant
+    interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_turn
+    _kernel_constant
     _kernel_assert _kernel_refuse _kernel_value
     """
 )

@@ -9,16 +9,15 @@ atomics, block pointers, scans, anything that is not named here. The launch then
 other.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 
-from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
-from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
+from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -48,7 +47,7 @@ class BatchedBuilder(_builder):
         self.programs = np.zeros((0, 3), np.int32)
         """Index in the grid of each program of the batch."""
         self.accesses = BatchedAccesses()
-        self.counts: defaultdict[Operation, float] = defaultdict(float)
+        self.counts = Counts()
         """Operations of the batch's programs together; those of shared values are in OPERATION_LOG, once."""
         self.widest = 1
         """Most elements of a value in one program."""
@@ -160,7 +159,7 @@ class BatchedBuilder(_builder):
     def _load(self, ptrs: Any, mask: Any, other: Any, is_volatile: bool) -> Any:
         if is_volatile:
             raise UnbatchableError("a load that no cache may answer")
-        OPERATION_LOG.counts["access"] += 1
+        OPERATION_LOG.count_wait("access", _sizes(ptrs))
         dtype = ptrs.get_element_ty()
         if not any(type(operand) is BatchHandle for operand in (ptrs, mask, other)):
             lanes = None if mask is None else np.asarray(mask.data, dtype=bool)
@@ -169,12 +168,18 @@ class BatchedBuilder(_builder):
                 if other is None
                 else other.data.astype(_element(ptrs), copy=False)
             )
-            return _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
+            loaded = _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
+            every = None if lanes is None else np.broadcast_to(lanes, ptrs.data.shape).reshape(1, -1)
+            loaded.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), every, rest.itemsize)
+            return loaded
         sizes = _sizes(ptrs)
         addresses = self.in_all(ptrs, sizes)
         lanes = None if mask is None else self.in_all(mask, sizes).astype(bool, copy=False)
         rest = undefined(addresses.shape, dtype, _element(ptrs), lanes) if other is None else self.in_all(other, sizes)
-        return self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
+        found = self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
+        each = None if lanes is None else lanes.reshape(len(addresses), -1)
+        found.loads = LOAD_TURNS.load(addresses.reshape(len(addresses), -1), each, found.lanes.itemsize)
+        return found
 
 
 def install() -> None:
@@ -183,6 +188,8 @@ def install() -> None:
         setattr(BatchedBuilder, name, _in_step(getattr(_builder, name)))
     for name, operand in (("create_addptr", 1), ("create_int_cast", 0)):
         setattr(BatchedBuilder, name, _noting_index(getattr(BatchedBuilder, name), operand))
+    for name in ("create_trans", "create_reshape", "create_bitcast"):
+        setattr(BatchedBuilder, name, operation_counts.passing_on(getattr(BatchedBuilder, name)))
     BatchedBuilder.create_dot = _in_step(_builder.create_dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream.ReduceOps.apply_impl = _reduction(upstream.ReduceOps.apply_impl)
 
@@ -209,11 +216,12 @@ def _in_step(compute: Callable[..., Any]) -> Callable[..., Any]:
         plain = [_Handle(one.lanes, one.dtype) if type(one) is BatchHandle else one for one in operands]
         once, threads = OPERATION_LOG.counts, OPERATION_LOG.threads
         OPERATION_LOG.counts, OPERATION_LOG.threads = self.counts, threads * len(self.programs)
+        OPERATION_LOG.axes = 1
         try:
             result = compute(self, *plain, **named)
         finally:
-            OPERATION_LOG.counts, OPERATION_LOG.threads = once, threads
-        return self.made(result.data, result.dtype)
+            OPERATION_LOG.counts, OPERATION_LOG.threads, OPERATION_LOG.axes = once, threads, 0
+        return passed_on(self.made(result.data, result.dtype), operands)
 
     return computed
 

@@ -1,15 +1,15 @@
 """Interpreter process: runs the programs of a launch in batches, where they only differ in their values."""
 
 from bisect import bisect_right, insort
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnevenError
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
-from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches.batched_builder import BatchedBuilder
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -81,14 +81,16 @@ def _run(builder: BatchedBuilder, function: Any, arguments: dict[str, Any], firs
     z, y = np.divmod(rest, builder.grid_dim[1])
     builder.programs = np.stack([x, y, z], axis=1).astype(np.int32)
     builder.accesses.begin(count)
-    builder.counts = defaultdict(float)
-    shared, OPERATION_LOG.counts = OPERATION_LOG.counts, defaultdict(float)
+    LOAD_TURNS.begin()
+    builder.counts = Counts()
+    shared, OPERATION_LOG.counts = OPERATION_LOG.counts, Counts()
     try:
         function.fn(**arguments)
         each = OPERATION_LOG.counts
     finally:
         OPERATION_LOG.counts = shared
-    for unit, together in builder.counts.items():
-        each[unit] += together / count
+    each.add(builder.counts, 1 / count)
     ACCESS_LOG.l2_bytes += int(builder.accesses.l2_bytes.sum())
+    ACCESS_LOG.lone_sectors += builder.accesses.lone_sectors
     OPERATION_LOG.end_batch(each, builder.accesses.l2_bytes)
+    LOAD_TURNS.end()

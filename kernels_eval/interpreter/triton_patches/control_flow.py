@@ -17,6 +17,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import UnevenError
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle
 from kernels_eval.interpreter.triton_patches.names import scalar, upstream
 
@@ -44,8 +45,16 @@ def install() -> None:
         owner.static_assert = _static_assert  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def counted(first: Any, last: Any = None, step: Any = None, **_: Any) -> Generator[Any]:
+def counted(first: Any, last: Any = None, step: Any = None, num_stages: Any = None, **_: Any) -> Generator[Any]:
     """Iterate as `range` in a kernel: the counter is a scalar tensor of the bounds' common type."""
+    stages = 1 if num_stages is None else num_stages.__index__()
+    for value in _numbers(first, last, step):
+        LOAD_TURNS.begin_turn(stages)
+        yield value
+    LOAD_TURNS.begin_turn(1)
+
+
+def _numbers(first: Any, last: Any, step: Any) -> Generator[Any]:
     bounds = (0, first) if last is None else (first, last)
     step = 1 if step is None else step
     rules = upstream.interpreter_semantic
@@ -99,6 +108,12 @@ def _combined(values: tuple[Any, ...], plain: Callable[..., Any], of_tensors: Ca
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, tl.constexpr) else value
+
+
+def _turn(value: Any) -> Any:
+    """Return the truth of a `while` loop's condition, before each of its turns."""
+    LOAD_TURNS.begin_turn(1)
+    return _condition(value)
 
 
 def _condition(value: Any) -> Any:
@@ -173,6 +188,7 @@ GLOBALS: dict[str, Any] = {
     "_kernel_or": _any,
     "_kernel_not": _not,
     "_kernel_condition": _condition,
+    "_kernel_turn": _turn,
     "_kernel_constant": _constant,
     "_kernel_value": _value,
     "_kernel_assert": _assert,
@@ -223,14 +239,14 @@ class _Rewriting(ast.NodeTransformer):
         return self._visit_condition(node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
-        return self._visit_condition(node)
+        return self._visit_condition(node, "_kernel_turn")
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         return self._visit_condition(node)
 
-    def _visit_condition(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
+    def _visit_condition(self, node: ast.If | ast.While | ast.IfExp, name: str = "_kernel_condition") -> ast.AST:
         self.generic_visit(node)
-        node.test = _call(node.test, "_kernel_condition", node.test)
+        node.test = _call(node.test, name, node.test)
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Operation
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -43,7 +44,10 @@ _ADDRESSES = (
 )  # fmt: skip
 ELEMENTWISE = (*_NAMES, *_ADDRESSES)
 """Operations that compute each element of their result from the elements at its place."""
-_LOADS = ("create_masked_load", "create_atomic_rmw", "create_atomic_cas")
+_ADDRESS: tuple[tuple[Operation, float], ...] = (("integer", 1.0),)
+_WIDE_ADDRESS: tuple[tuple[Operation, float], ...] = (("integer", 2.0),)
+_ATOMICS = ("create_atomic_rmw", "create_atomic_cas")
+_REARRANGING = ("create_trans", "create_reshape", "create_bitcast")
 
 
 def install() -> None:
@@ -55,8 +59,11 @@ def install() -> None:
         setattr(builder, name, _counted_as_address(getattr(builder, name)))
     builder.create_addptr = _noting_index(builder.create_addptr, operand=1)
     builder.create_int_cast = _noting_index(builder.create_int_cast, operand=0)
-    for name in _LOADS:
+    builder.create_masked_load = _counted_as_load(builder.create_masked_load)
+    for name in _ATOMICS:
         setattr(builder, name, _counted_as_access(getattr(builder, name)))
+    for name in _REARRANGING:
+        setattr(builder, name, passing_on(getattr(builder, name)))
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _counted_reduction(operations.apply_impl, operations is upstream.ScanOps)
     builder.create_gather = _counted_gather(builder.create_gather)
@@ -74,21 +81,23 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
     unit, each = product_operation(str(left.dtype.scalar), str(precision).lower())
     shape, last = left.type.shape, right.type.shape[-1]
     OPERATION_LOG.counts[unit] += each * math.prod(map(int, shape)) * int(last)
+    LOAD_TURNS.multiply(left.handle, right.handle)
 
 
 def count_reduction(shape: tuple[int, ...], axis: int | None, itemsize: int) -> None:
     """Count a reduction by one of NumPy's functions, along an axis or, if it is None, of all elements."""
     size = math.prod(shape)
     OPERATION_LOG.counts["fp64" if itemsize == _WIDE else "fp32"] += max(size, OPERATION_LOG.threads)
-    _count_exchanges(size, size if axis is None else shape[axis], False, 1)
+    _count_exchanges(shape, size if axis is None else shape[axis], False, 1)
 
 
-def _count_exchanges(size: int, along: int, is_scan: bool, inputs: int) -> None:
-    """Count what lanes exchange in a reduction of `along` of so many elements each."""
+def _count_exchanges(shape: tuple[int, ...], along: int, is_scan: bool, inputs: int) -> None:
+    """Count what lanes exchange in a reduction of a block, of `along` elements each."""
+    size = math.prod(shape)
     lanes = min(OPERATION_LOG.threads, max(1, along // _VECTOR))
     stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
     OPERATION_LOG.counts["exchange"] += (2 if is_scan else 1) * inputs * max(1, size // max(along, 1)) * lanes * stages
-    OPERATION_LOG.counts["reduction"] += 1
+    OPERATION_LOG.count_wait("reduction", shape)
 
 
 def _counted_gather(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,11 +132,8 @@ def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
-        lanes = max(result.data.size, OPERATION_LOG.threads)
-        counts = OPERATION_LOG.counts
-        for unit, count in wide if first.data.itemsize == _WIDE else narrow:
-            counts[unit] += count * lanes
-        return result
+        OPERATION_LOG.count(wide if first.data.itemsize == _WIDE else narrow, result.data)
+        return passed_on(result, (first, *rest))
 
     return counted
 
@@ -135,8 +141,7 @@ def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _counted_as_address(compute: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
-        lanes = max(result.data.size, OPERATION_LOG.threads)
-        OPERATION_LOG.counts["integer"] += 2 * lanes if result.data.itemsize == _WIDE else lanes
+        OPERATION_LOG.count(_WIDE_ADDRESS if result.data.itemsize == _WIDE else _ADDRESS, result.data)
         return result
 
     return counted
@@ -156,10 +161,30 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
     return noting
 
 
+def passing_on(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose result comes from the loads of its first operand."""
+
+    def passing(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+        return passed_on(compute(self, first, *rest, **named), (first,))
+
+    return passing
+
+
+def _counted_as_load(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self: Any, ptrs: Any, mask: Any, *operands: Any, **named: Any) -> Any:
+        result = compute(self, ptrs, mask, *operands, **named)
+        OPERATION_LOG.count_wait("access", result.data.shape)
+        lanes = None if mask is None else np.broadcast_to(mask.data, ptrs.data.shape).reshape(1, -1)
+        result.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), lanes, result.data.itemsize)
+        return result
+
+    return counted
+
+
 def _counted_as_access(compute: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, *operands: Any, **named: Any) -> Any:
         result = compute(self, *operands, **named)
-        OPERATION_LOG.counts["access"] += 1
+        OPERATION_LOG.count_wait("access", result.data.shape)
         return result
 
     return counted
@@ -175,7 +200,7 @@ def _counted_reduction(reduce: Callable[..., Any], is_scan: bool) -> Callable[..
         block = inputs[0].handle.data
         if counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"] == before:
             counts["fp64" if block.itemsize == _WIDE else "fp32"] += max(block.size, OPERATION_LOG.threads)
-        _count_exchanges(block.size, block.size if self.axis is None else block.shape[self.axis], is_scan, len(inputs))
+        _count_exchanges(block.shape, block.size if self.axis is None else block.shape[self.axis], is_scan, len(inputs))
         return result
 
     return counted
@@ -187,9 +212,7 @@ def _counted_function(function: Callable[..., Any], name: str) -> Callable[..., 
 
     def counted(*arguments: Any) -> Any:
         result = function(*arguments)
-        lanes = max(result.handle.data.size, OPERATION_LOG.threads)
-        for unit, count in wide if result.handle.data.itemsize == _WIDE else narrow:
-            OPERATION_LOG.counts[unit] += count * lanes
+        OPERATION_LOG.count(wide if result.handle.data.itemsize == _WIDE else narrow, result.handle.data)
         return result
 
     return counted

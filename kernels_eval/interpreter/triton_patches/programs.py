@@ -14,6 +14,7 @@ import triton.language as tl
 
 from kernels_eval.interpreter.contention import count_atomics
 from kernels_eval.interpreter.data_races import RACES
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.rereads import REREADS
@@ -67,6 +68,7 @@ class _Launch:
         self.polls = 0
         self.run(**self.arguments)
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
+        LOAD_TURNS.end()
         return True
 
     def poll(self, is_idle: bool) -> None:

@@ -125,4 +125,5 @@ def _assert_same_counts(found: dict[str, Any], expected: dict[str, Any]) -> None
 def _plain(launch: dict[str, Any]) -> dict[str, Any]:
     """Return the counts of a launch by name, without operations that did not occur."""
     counts = {name: value for name, value in launch.items() if isinstance(value, int | float)}
-    return counts | {unit: count for unit, count in launch["operations"].items() if count}
+    blocks = {f"{unit} of {shape}": n for shape, block in launch["blocks"].items() for unit, n in block.items() if n}
+    return counts | blocks | {unit: count for unit, count in launch["operations"].items() if count}

@@ -1,6 +1,6 @@
 """Bounds, traffic and origins of memory accesses, against references that look at one element after another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -99,6 +99,32 @@ def test_l2_traffic_of_a_block_is_that_of_its_better_order(turned: bool) -> None
     record_access(Pointers(addresses.T if turned else addresses), None, reads=True, writes=False)
     lines = {int(address) // SECTOR_BYTES for address in addresses.ravel()}
     assert ACCESS_LOG.l2_bytes == SECTOR_BYTES * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("elements", "lone"),
+    [
+        (range(64), 0),
+        (range(4, 64), 0),
+        (range(0, 64, 16), 4),
+        (range(0, 64, 8), 0),
+        (range(0, 256, 32), 8),
+        ([0, 8, 16, 48], 2),
+        ([0, 128, 8, 136, 16, 144], 2),
+    ],
+    ids=["neighbours", "from the middle", "64 bytes apart", "32 bytes apart", "128 bytes apart", "a pair", "in turn"],
+)
+def test_sectors_without_the_other_one_of_their_64_bytes_are_lone(elements: Sequence[int], lone: int) -> None:
+    region = start(1024)[0]
+    record_access(Pointers(region.base + 4 * np.array(elements, dtype=np.uint64)), None, reads=True, writes=False)
+    assert ACCESS_LOG.lone_sectors == lone
+
+
+def test_lanes_that_are_masked_off_are_not_lone() -> None:
+    region = start(1024)[0]
+    addresses = region.base + 64 * np.arange(16, dtype=np.uint64)
+    record_access(Pointers(addresses), np.arange(16) % 4 == 0, reads=True, writes=False)
+    assert ACCESS_LOG.lone_sectors == 4
 
 
 def test_given_traffic_is_what_is_read_of_storages_that_no_kernel_wrote() -> None:

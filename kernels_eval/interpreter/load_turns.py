@@ -1,0 +1,113 @@
+"""Interpreter process: turns of loops in which a program waits for what it loads.
+
+A program issues its loads in order and waits where it first uses one. Loads of one turn of a loop are under way
+together, those of the next turn are not: a loop over a long row waits for the memory once a turn. It does not wait for
+what a matrix product alone takes, which Triton fetches turns ahead, nor for lines that it has just loaded.
+"""
+
+import functools
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+Loads = frozenset[int]
+"""Numbers of the loads that a value was computed from, as far as that is followed."""
+NO_LOADS: Loads = frozenset()
+_LINE_BITS = 7
+_LINE_BYTES = 1 << _LINE_BITS
+_NEAR_LINES = (32 << 10) >> _LINE_BITS
+"""Lines of one load that a processor's own cache keeps."""
+_KEPT = 8
+"""Loads whose lines are still there."""
+_LARGEST = np.uint64(2**64 - 1)
+
+
+class LoadTurns:
+    """Turns of the current launch's programs."""
+
+    def __init__(self) -> None:
+        self.start(3)
+
+    def start(self, stages: int) -> None:
+        """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead."""
+        self.most = 0.0
+        """Turns of the program with the most."""
+        self._is_fetched = stages > 1
+        self._number = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a program, or several that run together."""
+        self._turns: Any = 0.0
+        self._share = 1.0
+        self._loaded: dict[int, Any] = {}
+        """Loads of this turn by number, with the programs that wait for them."""
+        self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
+
+    def end(self) -> None:
+        """End what `begin` began."""
+        self.begin_turn(1)
+        self.most = max(self.most, float(np.max(self._turns)))
+        self.begin()
+
+    def begin_turn(self, stages: int) -> None:
+        """Begin a turn of a loop, or what follows one. `stages`: turns that the loop itself asks to have under way."""
+        if self._loaded:
+            self._turns = self._turns + self._share * functools.reduce(np.logical_or, self._loaded.values())
+            self._loaded.clear()
+        self._share = 1.0 / max(1, stages - 1)
+
+    def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
+        """Note a load; returns its number, to be passed on with its value.
+
+        Args:
+            addresses: of the lanes, with a row for each program that runs.
+            mask: lanes that take part, as `addresses`; None: all.
+            itemsize: bytes of a lane.
+        """
+        active: Any = addresses.shape[1]
+        lowest, highest = addresses, addresses
+        if mask is not None and not mask.all():
+            active = np.count_nonzero(mask, axis=1)
+            lowest, highest = np.where(mask, addresses, _LARGEST), np.where(mask, addresses, np.uint64(0))
+        first = lowest.min(axis=1) >> np.uint64(_LINE_BITS)
+        last = (highest.max(axis=1) + np.uint64(itemsize - 1)) >> np.uint64(_LINE_BITS)
+        is_near = np.broadcast_to(active == 0, first.shape)
+        for start, end in self._recent:
+            is_near = is_near | ((start <= first) & (last <= end))
+        lines = last.astype(np.int64) - first.astype(np.int64) + 1
+        is_dense = ((lines - 2) * _LINE_BYTES <= active * itemsize) & (lines <= _NEAR_LINES) & (lines > 0)
+        self._recent.append((np.where(is_dense, first, _LARGEST), np.where(is_dense, last, np.uint64(0))))
+        if is_near.all():
+            return NO_LOADS
+        self._number += 1
+        self._loaded[self._number] = ~is_near
+        return frozenset((self._number,))
+
+    def multiply(self, *operands: Any) -> None:
+        """Note that a matrix product takes these values."""
+        if self._is_fetched:
+            for operand in operands:
+                for number in loads_of(operand):
+                    self._loaded.pop(number, None)
+
+
+def loads_of(handle: Any) -> Loads:
+    """Return the loads that a value was computed from."""
+    return getattr(handle, "loads", NO_LOADS)
+
+
+def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
+    """Return a result, with the loads of its operands."""
+    found = NO_LOADS
+    for operand in operands:
+        loads = loads_of(operand)
+        if loads:
+            found = found | loads if found else loads
+    if found:
+        result.loads = found
+    return result
+
+
+LOAD_TURNS = LoadTurns()

@@ -1,0 +1,97 @@
+"""Turns of loops that wait for memory: one for each that loads what is neither near nor fetched ahead."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kernels_eval.interpreter.load_turns import LoadTurns, loads_of, passed_on
+
+PROGRAMS, LANES, ITEM = 3, 64, 4
+ROW = 1 << 20
+
+
+def block(start: int, stride: int = ITEM) -> np.ndarray:
+    """Return the addresses of a block in each of the programs, whose rows lie far apart."""
+    rows = np.arange(PROGRAMS, dtype=np.uint64)[:, None] * np.uint64(ROW)
+    return rows + np.uint64(start) + np.arange(LANES, dtype=np.uint64) * np.uint64(stride)
+
+
+def turns(*starts: int, loads: int = 1, stages: int = 1, stride: int = ITEM) -> float:
+    """Return the turns that wait in a loop which loads so many blocks from each of these places."""
+    log = LoadTurns()
+    for start in starts:
+        log.begin_turn(stages)
+        for number in range(loads):
+            log.load(block(start + number * (ROW // 8), stride), None, ITEM)
+    log.end()
+    return log.most
+
+
+FAR = tuple(range(0, 10 * 4096, 4096))
+
+
+def test_each_turn_waits_once_however_much_it_loads() -> None:
+    assert turns(*FAR) == len(FAR)
+    assert turns(*FAR, loads=3) == len(FAR)
+
+
+def test_lines_just_loaded_are_near_and_scattered_lanes_make_nothing_near() -> None:
+    assert turns(0, 0, 64, 128) == 1 + 1  # 256 bytes from 0, twice; then up to 384 bytes, of which one line is new
+    assert turns(0, 0, 0, stride=4096) == 3
+    log = LoadTurns()
+    for start in (0, 4096, 8192):
+        log.begin_turn(1)
+        ends = block(0, stride=ROW // 8 // LANES * 8)  # two lanes at both ends of a row name all that lies between
+        log.load(ends[:, [0, -1]], None, ITEM)
+        log.load(block(start), None, ITEM)
+    log.end()
+    assert log.most == 3
+
+
+@pytest.mark.parametrize(("programs", "waits"), [((), 0), ((1,), 3)])
+def test_lanes_that_are_masked_off_load_nothing(programs: tuple[int, ...], waits: int) -> None:
+    log = LoadTurns()
+    mask = np.zeros((PROGRAMS, LANES), bool)
+    mask[list(programs), 5] = True
+    for start in (4096, 8192, 12288):
+        log.begin_turn(1)
+        log.load(block(start), mask, ITEM)
+    log.end()
+    assert log.most == waits
+
+
+@pytest.mark.parametrize(("stages", "each"), [(1, 1.0), (2, 1.0), (3, 0.5), (5, 0.25)])
+def test_a_loop_that_asks_for_stages_has_several_turns_under_way(stages: int, each: float) -> None:
+    assert turns(*FAR, stages=stages) == each * len(FAR)
+
+
+@pytest.mark.parametrize(
+    ("stages", "is_multiplied", "waits"), [(3, "all", 0), (3, "one", 5), (3, "other", 5), (1, "all", 5)]
+)
+def test_products_fetch_ahead_what_they_alone_take(stages: int, is_multiplied: str, waits: int) -> None:
+    """A product of something else, or of a part of what is loaded, does not make the rest come sooner."""
+    log = LoadTurns()
+    log.start(stages)
+    for turn in range(5):
+        log.begin_turn(1)
+        first, second = (SimpleNamespace(loads=log.load(block(turn * 4096 + at), None, ITEM)) for at in (0, ROW // 2))
+        summed = passed_on(SimpleNamespace(), (first, second))
+        assert loads_of(summed) == first.loads | second.loads
+        taken = {"all": (summed, SimpleNamespace()), "one": (first, first), "other": (SimpleNamespace(),) * 2}
+        log.multiply(*taken[is_multiplied])
+    log.end()
+    assert log.most == waits
+
+
+def test_programs_are_counted_apart_and_launches_anew() -> None:
+    log = LoadTurns()
+    for count in (2, 7, 3):
+        log.begin()
+        for start in FAR[:count]:
+            log.begin_turn(1)
+            log.load(block(start), None, ITEM)
+        log.end()
+    assert log.most == 7
+    log.start(3)
+    assert log.most == 0

@@ -21,6 +21,8 @@ _NEAR_LINES = (32 << 10) >> _LINE_BITS
 _KEPT = 8
 """Loads whose lines are still there."""
 _LARGEST = np.uint64(2**64 - 1)
+_FOLLOWED = 32
+"""Loads of one value that are followed, the newest ones: a sum over a long row comes from those of every turn."""
 
 
 class LoadTurns:
@@ -99,12 +101,14 @@ def loads_of(handle: Any) -> Loads:
 
 
 def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
-    """Return a result, with the loads of its operands."""
+    """Return a result, with the newest loads of its operands."""
     found = NO_LOADS
     for operand in operands:
         loads = loads_of(operand)
         if loads:
             found = found | loads if found else loads
+    if len(found) > _FOLLOWED:
+        found = frozenset(sorted(found)[-_FOLLOWED:])
     if found:
         result.loads = found
     return result

@@ -95,3 +95,13 @@ def test_programs_are_counted_apart_and_launches_anew() -> None:
     assert log.most == 7
     log.start(3)
     assert log.most == 0
+
+
+def test_a_sum_over_a_long_row_does_not_carry_the_loads_of_all_turns() -> None:
+    log, total = LoadTurns(), SimpleNamespace()
+    for turn in range(1000):
+        log.begin_turn(1)
+        loaded = SimpleNamespace(loads=log.load(block(turn * 4096), None, ITEM))
+        total = passed_on(SimpleNamespace(), (total, loaded))
+        assert loaded.loads <= loads_of(total)
+    assert len(loads_of(total)) == 32

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from agents_asked import time_of
-from autotuner import drawn_kernels
+from autotuner import kernels_to_measure
+from judged_times import time_of
 from kernelbench_table import evaluations_of
 
 from flows.run.state import read_state
@@ -34,7 +34,6 @@ from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval import Judge, Problem, Verdict
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import ProblemRow, Split
-from tasks.problems.synthetic.languages import language_of
 from tasks.rollout.prompts import judge_for
 from tasks.trajectories.reader import load_trajectories
 from tasks.trajectories.schema import Trajectory
@@ -68,7 +67,10 @@ class Line:
     times: dict[str, float | None]
     """The rival's time over that of the policy's kernel, by rival. None: not right, or the rival has no time."""
     rivals: tuple[str, ...]
-    """Rivals that have a kernel or a time for the problem; those that could not be measured are left out."""
+    """Rivals that have a kernel or a time for the problem; those that could not be measured are left out.
+
+    Empty if the machine failed on the policy's kernel.
+    """
 
     def lost_to(self, slack: float) -> list[str]:
         """Return the rivals that are faster by more than the slack; all of them if no kernel is right."""
@@ -93,14 +95,7 @@ def found_in(trajectories: Sequence[Trajectory]) -> dict[str, Found]:
 
 def autotuned(rows: Sequence[ProblemRow], counts: Mapping[str, int], judge: Judge, config: RunConfig) -> dict[str, str]:
     """Return by problem the fastest right kernel of so many that the autotuner draws; none if it has none."""
-    if config.problems.source != "generated":
-        return {}
-    language = language_of(config.judge.backend)
-    items = [
-        (row.problem, kernel)
-        for row in rows
-        for kernel in drawn_kernels(row, language, counts[row.problem.problem_id], config.seed)
-    ]
+    items = kernels_to_measure(rows, counts, config)
     best: dict[str, tuple[float, str]] = {}
     for (problem, kernel), verdict in zip(items, judge.evaluate_many(items), strict=True):
         if (ms := time_of(verdict)) < best.get(problem.problem_id, (math.inf, ""))[0]:
@@ -116,39 +111,42 @@ def table(rows: Sequence[ProblemRow], found: Mapping[str, Found], config: RunCon
         tuned, on_gpu = autotuned(rows, counts, judge, config), judge.config.device == "cuda"
     ours = [(row.problem, kernel) for row in rows if (kernel := found[row.problem.problem_id].kernel) is not None]
     theirs = [(row.problem, tuned[row.problem.problem_id]) for row in rows if row.problem.problem_id in tuned]
-    beside: dict[str, dict[str, Verdict]] = {}
-    rival_verdicts: dict[str, Verdict] = {}
-    for compiler in COMPILERS if on_gpu else ("",):
-        changes = {"baseline": "eager", "second_baseline": compiler or None}
-        with Judge(settings.model_copy(update=changes)) as judge:
-            verdicts = judge.evaluate_many([*ours, *theirs])
-        beside[compiler] = _by_problem(ours, verdicts)
-        rival_verdicts = rival_verdicts or _by_problem(theirs, verdicts[len(ours) :])
-    return [_line(row, found[row.problem.problem_id], beside, rival_verdicts) for row in rows]
+    beside: dict[str | None, dict[str, Verdict]] = {}
+    tuned_verdicts: dict[str, Verdict] = {}
+    for compiler in COMPILERS if on_gpu else (None,):
+        is_first = not beside  # the autotuner's kernels are judged once, beside the policy's
+        with Judge(settings.model_copy(update={"baseline": "eager", "second_baseline": compiler})) as judge:
+            verdicts = judge.evaluate_many([*ours, *theirs] if is_first else ours)
+        beside[compiler] = _by_problem(ours, verdicts[: len(ours)])
+        if is_first:
+            tuned_verdicts = _by_problem(theirs, verdicts[len(ours) :])
+    return [_line(row, found[row.problem.problem_id], beside, tuned_verdicts) for row in rows]
 
 
 def _by_problem(items: Sequence[tuple[Problem, str]], verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
-    return {problem.problem_id: verdict for (problem, _), verdict in zip(items, verdicts, strict=False)}
+    return {problem.problem_id: verdict for (problem, _), verdict in zip(items, verdicts, strict=True)}
 
 
 def _line(
-    row: ProblemRow, found: Found, beside: Mapping[str, Mapping[str, Verdict]], rivals: Mapping[str, Verdict]
+    row: ProblemRow, found: Found, beside: Mapping[str | None, Mapping[str, Verdict]], tuned: Mapping[str, Verdict]
 ) -> Line:
     """Return the line of a problem. `beside`: verdicts on the policy's kernel by the second baseline."""
     name = row.problem.problem_id
     verdicts = {compiler: each[name] for compiler, each in beside.items() if name in each}
     first = next(iter(verdicts.values()), None)
     ms = math.inf if first is None else time_of(first)
-    is_right, rival = ms < math.inf, rivals.get(name)
+    is_right, tuned_ms = ms < math.inf, time_of(tuned[name]) if name in tuned else math.inf
     times: dict[str, float | None] = dict.fromkeys(RIVALS)
     if is_right and first is not None:
         times["eager"] = None if first.reference_ms is None else first.reference_ms / ms
         for compiler, verdict in verdicts.items():
             if compiler and verdict.correct and verdict.second_reference_ms and verdict.candidate_ms:
                 times[compiler] = verdict.second_reference_ms / verdict.candidate_ms
-        if rival is not None and time_of(rival) < math.inf:
-            times["autotuner"] = time_of(rival) / ms
-    can = ["eager", *(name for name in beside if name), *(["autotuner"] if rival is not None else [])]
+        if tuned_ms < math.inf:
+            times["autotuner"] = tuned_ms / ms
+    can = ["eager", *(compiler for compiler in beside if compiler), *(["autotuner"] if tuned_ms < math.inf else [])]
+    if first is not None and first.is_fault:  # the machine failed, which says nothing of the kernel
+        can = []
     return Line(
         problem_id=name,
         level=row.problem.level,
@@ -209,7 +207,7 @@ def main() -> None:
     parser.add_argument("run", metavar="RUN[@VERSION]", help="folder of a run with held-out evaluations")
     parser.add_argument("--greedy", action="store_true", help="the greedy answers instead of the sampled ones")
     parser.add_argument("--problems", type=int, help="the first so many held-out problems alone")
-    parser.add_argument("--slack", type=float, default=0.02, help="difference of times that is none")
+    parser.add_argument("--slack", type=float, default=0.02, help="share by which equal times may differ")
     parser.add_argument("--out", type=Path, help="JSON file of all problems")
     arguments = parser.parse_args()
     folder, _, version = arguments.run.partition("@")

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged_times import time_of
+
 from extras.adapters.kernel_episode import chat_messages
 from extras.generation.writers import Draft, RefusedConversationError, Writer
 from extras.generation.writers.policy import PolicyWriter
@@ -32,11 +34,6 @@ class Asked:
     verdict: Verdict
     answers: tuple[float, ...]
     """Times in ms: infinite of a wrong one, that of the given kernel of a stop. Faults of the machine are left out."""
-
-
-def time_of(verdict: Verdict) -> float:
-    """Return the kernel's time in ms; infinity unless it is right and was timed."""
-    return verdict.candidate_ms if verdict.correct and verdict.candidate_ms else math.inf
 
 
 def writer_of(policy: CheckpointRef, config: RunConfig) -> PolicyWriter:

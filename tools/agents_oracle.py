@@ -6,19 +6,20 @@ A row for each iteration's conversations and each policy's held-out ones. Counte
 role was given, and of them the shares for which a kernel at least 1.1 times as fast is known:
 
     corpus      the best kernel that the corpus has for the same problem, see below; `in corpus`: those where it has one
-    autotuner   the fastest of so many kernels for the same problem as are judged for `best of 16` (tools/autotuner.py)
+    autotuner   the fastest of 16 kernels for the same problem that tools/autotuner.py draws (`--measured`); with
+                `--answers` it has as many as there are answers
     run         the best kernel that any conversation of the run found on the problem
     best of n   the role's best answer to this very kernel; n is the mean number of its answers
     one answer  the same of a single answer, on average
 
 Where `corpus` is low, the corpus knows nothing better; where `run` is high and `best of n` is low, the optimizer did
-not learn it. Three lines below each row have the role's answers to parts of the kernels:
+not learn it. Lines below a row have the role's answers to parts of the kernels:
 
     beaten      right kernels that the corpus, the autotuner or an answer to another kernel beats by as much
     fastest     the other right kernels: nothing faster is known but what answers to them may be
     wrong       wrong kernels: here the shares count right answers, of any speed
-    asked anew  `--answers`: kernels that the corpus or the autotuner beats by as much, of the last row with any. The
-                newest policy answers each so many times, and a judge times the kernels and the answers once more
+    asked anew  `--answers`: kernels that the corpus or the autotuner beats by as much, of the last row with any, 32
+                at most. The newest policy answers each so many times, and a judge times kernels and answers once more
 
 Times are compared where one source (GPU or estimate) on one hardware made both; kernels timed otherwise are left out
 and counted. Generated corpora are drawn apart from the problems, so that SFT's pairs hardly ever have the problem of a
@@ -38,9 +39,10 @@ from itertools import islice
 from pathlib import Path
 
 import polars as pl
-from agents_asked import ask, time_of, writer_of
-from agents_shares import Clock, Given, Row, Timed, anew, beaten_kernels, clock_of, oracle
-from autotuner import drawn_kernels
+from agents_asked import ask, writer_of
+from agents_shares import Given, Row, Timed, anew, beaten_kernels, oracle
+from autotuner import kernels_to_measure
+from judged_times import Clock, clock_of, time_of
 
 from flows.run.state import RunState, read_state
 from flows.settings.configuration import RunConfig, load_configuration
@@ -52,6 +54,7 @@ from tasks.problems.problem_set import read_problems
 from tasks.problems.row import ProblemRow
 from tasks.problems.synthetic.composition import parse_composition
 from tasks.problems.synthetic.languages import Wanted, language_of
+from tasks.problems.synthetic.suite import columns_of
 from tasks.rollout.agent_prompts import best_turn
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import judge_for
@@ -107,7 +110,7 @@ def kernels_to_judge(rows: Sequence[ProblemRow], config: RunConfig) -> Iterator[
             yield row.problem, row.reference_kernel
         if writes and row.composition == row.problem.name:
             language, generator = language_of(config.judge.backend, data.styles), random.Random(row.problem.problem_id)
-            composition, columns = parse_composition(row.composition), int(row.problem.problem_id.rpartition("x")[2])
+            composition, columns = parse_composition(row.composition), columns_of(row.problem)
             for style in language.styles(composition):
                 yield row.problem, language.write(Wanted(composition, style, (), columns, data.tuning, generator))
     if config.problems.source == "modules":
@@ -147,11 +150,8 @@ def corpus_kernels(state: RunState, rows: Sequence[ProblemRow], config: RunConfi
 
 def autotuned_kernels(rows: Sequence[ProblemRow], config: RunConfig, measured: int) -> list[Timed]:
     """Return the right ones of so many kernels that the autotuner draws for each problem."""
-    if config.problems.source != "generated":
-        return []
-    language = language_of(config.judge.backend)
-    items = [(row.problem, kernel) for row in rows for kernel in drawn_kernels(row, language, measured, config.seed)]
-    return judged_now(items, config)
+    counts = {row.problem.problem_id: measured for row in rows}
+    return judged_now(kernels_to_measure(rows, counts, config), config)
 
 
 def judged_now(items: Sequence[tuple[Problem, str]], config: RunConfig) -> list[Timed]:
@@ -246,10 +246,12 @@ def main() -> None:
     parser.add_argument("--gain", type=float, default=1.1)
     parser.add_argument("--judge", action="store_true", help="judge what the corpus writes for the same problems")
     parser.add_argument(
-        "--answers", type=int, default=0, metavar="N", help="answers of the newest policy to each beaten kernel; 16"
+        "--answers", type=int, default=0, metavar="N", help="ask the newest policy for N answers to each beaten kernel"
     )
-    parser.add_argument("--kernels", type=int, default=32, help="kernels that it answers at most")
-    parser.add_argument("--measured", type=int, default=16, help="kernels that the autotuner has for each problem")
+    parser.add_argument("--kernels", type=int, default=32, help="beaten kernels that are asked about at most")
+    parser.add_argument(
+        "--measured", type=int, default=16, help="kernels that the autotuner has for each problem (with --answers: N)"
+    )
     parser.add_argument("--out", type=Path, help="JSON file of the table")
     arguments = parser.parse_args()
     if arguments.answers and not arguments.judge:

@@ -10,12 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, geometric_mean
 
-from agents_asked import Asked, time_of
-
-from kernels_eval import Verdict
-
-Clock = tuple[str, str]
-"""Source of a time, and the hardware that it is of. Times of different ones are not compared."""
+from agents_asked import Asked
+from judged_times import Clock, clock_of, time_of
 
 
 @dataclass(frozen=True)
@@ -83,11 +79,6 @@ class Row:
     fastest: Part | None
     wrong: Part | None
     anew: Anew | None = None
-
-
-def clock_of(verdict: Verdict) -> Clock:
-    """Return what made the verdict's time."""
-    return (verdict.timing_source.value if verdict.timing_source else "", verdict.hardware)
 
 
 def oracle(

@@ -17,12 +17,13 @@ import polars as pl
 
 from flows.run.state import read_state
 from flows.settings.configuration import RunConfig, load_configuration
-from kernels_eval import Judge, Problem
+from kernels_eval import Judge
 from kernels_eval.rewards import reward_of
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import ProblemRow, Split, Tier
 from tasks.problems.synthetic.composition import parse_composition
 from tasks.problems.synthetic.sources import FIXED_STYLES, Style, kernel_source
+from tasks.problems.synthetic.suite import columns_of
 from tasks.problems.synthetic.tuning import tunings
 
 FINALISTS = 2
@@ -75,14 +76,10 @@ def kernels_of(row: ProblemRow) -> list[str]:
     composition = parse_composition(row.composition)
     styled = [kernel_source(composition, style) for style in FIXED_STYLES]
     tuned = [
-        kernel_source(composition, Style.FUSED, tuning=tuning) for tuning in tunings(composition, _columns(row.problem))
+        kernel_source(composition, Style.FUSED, tuning=tuning)
+        for tuning in tunings(composition, columns_of(row.problem))
     ]
     return list(dict.fromkeys([*styled, *tuned]))
-
-
-def _columns(problem: Problem) -> int:
-    """Return the columns of the output tile, the last of the sizes that the problem's id ends with."""
-    return int(problem.problem_id.rpartition("x")[2])
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def by_level(lines: list[dict[str, Any]]) -> list[list[str]]:
 
 def summary(lines: list[dict[str, Any]]) -> str:
     """Return the table by level as Markdown, and one of the problems that were not judged."""
-    not_judged = [line for line in lines if not line["is_judged"]]
+    not_judged = sorted((line for line in lines if not line["is_judged"]), key=lambda line: line["id"])
     refused = [[line["id"], textwrap.shorten(line["reason"], 130, placeholder=" …")] for line in not_judged]
     tables = [_markdown(_LEVELS, by_level(lines))]
     if refused:

@@ -318,7 +318,8 @@ def main() -> None:
         without |= {Kind.DISK_FULL}
     try:
         schedules = [
-            killed_in(places.split("; "), number, options.team) for number, places in enumerate(options.kill, 1)
+            killed_in([place.strip() for place in places.split(";")], number, options.team)
+            for number, places in enumerate(options.kill, 1)
         ]
     except ValueError as error:
         parser.error(f"--kill: {error}")

@@ -170,6 +170,8 @@ def killed_in(places: Sequence[str], number: int, team: bool = False) -> Schedul
         stage, _, share = place.partition("@")
         if stage not in every:
             raise ValueError(f"expected stages of the run ({'; '.join(every)}), found {stage!r}")
+        if not 0 <= float(share or 0.5) < 1:  # it would hit nothing
+            raise ValueError(f"expected a share of the stage from 0 to below 1, found {place!r}")
         found.append(Fault(Kind.DRIVER_KILLED, stage, float(share or 0.5), 0.0, 0.0))
     found.sort(key=lambda fault: (every.index(fault.stage), fault.share))
     return Schedule(-number, "local", 0, tuple(found), 0.0, team)

@@ -100,7 +100,7 @@ def _problems(count: int, sizes: Any, variants: int) -> list[dict[str, Any]]:
     from tasks.problems.row import Split
     from tasks.problems.synthetic.composition import parse_composition
     from tasks.problems.synthetic.sources import FIXED_STYLES, Style, kernel_source
-    from tasks.problems.synthetic.suite import generate_problems
+    from tasks.problems.synthetic.suite import columns_of, generate_problems
     from tasks.problems.synthetic.tuning import tunings
 
     generator = random.Random(0)
@@ -109,8 +109,7 @@ def _problems(count: int, sizes: Any, variants: int) -> list[dict[str, Any]]:
         if row.split is not Split.HELDOUT:
             continue
         composition = parse_composition(row.composition or "")
-        columns = int(row.problem.problem_id.rsplit("x", 1)[1])
-        every = tunings(composition, columns)
+        every = tunings(composition, columns_of(row.problem))
         drawn = generator.sample(every, min(variants, len(every)))
         sources = {f"style {style}": kernel_source(composition, style) for style in FIXED_STYLES}
         sources |= {

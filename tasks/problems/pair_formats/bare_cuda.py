@@ -94,10 +94,17 @@ def wrapped(cuda: str, problem: str, where: str) -> str:
 def _written(pointers: list[_Parameter], kernel: str) -> list[_Parameter]:
     """Return those of the pointers that are not const to which the kernel writes: all, unless its body says which."""
     body = kernel[kernel.index("{", kernel.index("__global__")) :]
+    if re.search(r"\b(?:float|double|half|auto)\s*&", body):  # another name for an element, of whichever pointer
+        return pointers
     index = r"\s*\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
-    assigned = [one for one in pointers if re.search(rf"\b{one.name}{index}\s*[-+*/]?=(?!=)", body)]
+    step = r"(?:\+\+|--)"
+    assigned = [
+        one
+        for one in pointers
+        if re.search(rf"\b{one.name}{index}\s*(?:[-+*/]?=(?!=)|{step})|{step}\s*{one.name}\b", body)
+    ]
     others = [one for one in pointers if one not in assigned]
-    reads_alone = not any(re.search(rf"&\s*{one.name}\b|\b{one.name}\b(?!\s*\[)", body) for one in others)
+    reads_alone = not any(re.search(rf"(?<!&)&\s*{one.name}\b|\b{one.name}\b(?!\s*\[)", body) for one in others)
     return assigned if len(assigned) == 1 and reads_alone else pointers
 
 

@@ -112,6 +112,11 @@ def problem_of(composition: Composition, shape: Shape) -> Problem:
     )
 
 
+def columns_of(problem: Problem) -> int:
+    """Return the columns of a problem's output tile: the last of the sizes that its id ends with."""
+    return int(problem.problem_id.rpartition("x")[2])
+
+
 def _row(composition: Composition, shape: Shape, split: Split, tier: Tier) -> ProblemRow:
     return ProblemRow(
         problem=problem_of(composition, shape),

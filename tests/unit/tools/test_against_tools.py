@@ -64,13 +64,10 @@ class OnAGpu:
         second = self.asked.second_baseline
         self.judged.extend((kernel, second) for _, kernel in items)
         times = {"ours": 1.0, "slow": 3.0}
+        measured = {"reference_ms": 4.0, "second_reference_ms": None if second is None else self.second[second]}
+        unmeasured = {"lucky": WRONG, "broken": FAULT}
         return [
-            right(times.get(kernel, 1.5)).model_copy(
-                update={"reference_ms": 4.0, "second_reference_ms": None if second is None else self.second[second]}
-            )
-            if kernel != "lucky"
-            else WRONG
-            for _, kernel in items
+            unmeasured.get(kernel, right(times.get(kernel, 1.5)).model_copy(update=measured)) for _, kernel in items
         ]
 
 
@@ -87,6 +84,7 @@ def test_each_rival_is_measured_beside_the_kernel_that_is_judged_anew(
     drawn = [kernel for kernel, second in OnAGpu.judged if second is None]
     assert len(drawn) == 3 * len(rows), "the autotuner has as many kernels as were judged"
     assert {second for kernel, second in OnAGpu.judged if kernel == "ours"} == {"compile", "max-autotune"}
+    assert {second for kernel, second in OnAGpu.judged if kernel in drawn} == {None, "compile"}, "best ones once more"
     ours, slow, lucky, none = lines
     assert ours.times == {"eager": 4.0, "compile": 2.0, "max-autotune": 0.5, "autotuner": 1.5}
     assert ours.lost_to(0.02) == ["max-autotune"]
@@ -102,6 +100,31 @@ def test_each_rival_is_measured_beside_the_kernel_that_is_judged_anew(
     assert {line.split()[0] for line in text[at + 1 : at + 3]} == {names[2], names[3]}, "no right kernel is the worst"
     assert text[at + 3].split(": ")[1] == "compile 0.67, max-autotune 0.17, autotuner 0.50"
     assert not any("estimates" in line for line in text)
+
+
+class Unlucky(OnAGpu):
+    """A judge for which the autotuner's kernels are right at first, and wrong when they are judged anew."""
+
+    def evaluate_many(self, items: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+        verdicts = super().evaluate_many(items)
+        if self.asked.second_baseline is None:
+            return verdicts
+        return [
+            one if kernel in ("ours", "broken") else WRONG for (_, kernel), one in zip(items, verdicts, strict=True)
+        ]
+
+
+def test_a_fault_of_the_machine_is_no_loss_and_a_rival_that_is_wrong_anew_wins_nothing(
+    rows: list[ProblemRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(against_tools, "Judge", Unlucky)
+    names = [row.problem.problem_id for row in rows]
+    kernels = ["ours", "broken", None]
+    found = {name: Found(2, kernel) for name, kernel in zip(names, kernels, strict=False)}
+    ours, broken, none = against_tools.table(rows[:3], found, load_configuration("deployments/configs/test.yaml"))
+    assert (ours.rivals, ours.times["autotuner"]) == (("eager", "compile", "max-autotune"), None)
+    assert (broken.is_right, broken.rivals, broken.lost_to(0.02)) == (False, (), [])
+    assert none.lost_to(0.02) == ["eager", "compile", "max-autotune"]
 
 
 def line_of(**times: float) -> Line:

@@ -67,6 +67,12 @@ def test_stages_by_name_are_killed_in_their_middle_and_other_names_refused() -> 
         killed_in(["SFT", "joint epoch of the optimizer"], 1)
 
 
+@pytest.mark.parametrize("place", ["SFT@1", "SFT@-0.1", "SFT@nan", "SFT@soon"])
+def test_a_kill_that_would_hit_nothing_is_refused(place: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a share of the stage|could not convert"):
+        killed_in([place], 1)
+
+
 @pytest.fixture
 def others() -> list[int]:
     """Processes that other tests have started here, before this one."""

@@ -72,6 +72,7 @@ def test_a_problem_in_words_around_a_bare_answer(tmp_path: Path) -> None:
         "if (i < n) c[i] = a[i] + b[i];",
         "if (a[i] >= b[i]) c[i] += a[i]; else { c[i]= b[i]; }",
         "c[index[i]] = a[index[i]] == b[i];",
+        "if (i < n &&a[i] > 0 && b[i] > 0) c[i]++;",
     ],
 )
 def test_without_const_the_pointer_is_written_to_whose_elements_are_assigned(body: str) -> None:
@@ -89,7 +90,15 @@ def test_without_const_the_pointer_is_written_to_whose_elements_are_assigned(bod
 
 
 @pytest.mark.parametrize(
-    "body", ["b[i] = 0; c[i] = a[i];", "float* p = a; p[i] = 1; c[i] = b[i];", "c[i] = f(&a[i], b[i]);"]
+    "body",
+    [
+        "b[i] = 0; c[i] = a[i];",
+        "float* p = a; p[i] = 1; c[i] = b[i];",
+        "c[i] = f(&a[i], b[i]);",
+        "c[i] = a[i]++ + b[i];",
+        "--b[i]; c[i] = a[i] + b[i];",
+        "float& x = a[i]; x += 1; c[i] = x + b[i];",
+    ],
 )
 def test_without_const_it_is_refused_if_another_pointer_may_be_written_to(body: str) -> None:
     with pytest.raises(InputError, match="found 0 const pointers, 3 others and 1 counts for a forward of 2 arguments"):

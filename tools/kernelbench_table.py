@@ -102,6 +102,8 @@ def evaluations_of(run: Path, policy: str) -> dict[str, Path]:
         made = state.rejection if policy == "rejection" else state.control
         found = {} if made is None else {"sampled": made.evaluation, "greedy": made.greedy_evaluation}
         return {kind: reference.path for kind, reference in found.items() if reference is not None}
+    if policy and not policy.isdecimal():
+        raise SystemExit(f"{run}@{policy}: expected a policy's number, `rejection` or `control` behind the @")
     chosen = int(policy) if policy else max(state.evaluations, default=0)
     kinds = {"sampled": state.evaluations, "greedy": state.greedy_evaluations}
     return {kind: found[chosen].path for kind, found in kinds.items() if chosen in found}

@@ -38,9 +38,10 @@ def own_sizes_of_blocks(
         for node in ast.walk(kernel_tree(kernel.source)):
             if not isinstance(node, ast.Call):
                 continue
-            if _last(node.func) in _OTHERS:
+            called = {pair[0].function(node), _last(node.func)}  # `lanes` may be a name for `arange`
+            if not called.isdisjoint(_OTHERS) or (isinstance(node.func, ast.Name) and pair[1].is_own(node.func.id)):
                 return {}
-            if _last(node.func) in _MAKERS:
+            if not called.isdisjoint(_MAKERS):
                 sizes = [_sizes(node, numbers) for numbers in pair]
                 if sizes[0] is None or sizes[1] is None or len(sizes[0]) != len(sizes[1]):
                     return {}

@@ -92,7 +92,7 @@ class Trials:
         ]
         state = session.ready()
         self.is_compiled = True
-        weights = reference.weights_for(state.state, lambda: self._drawn[0], state.plain)
+        weights = reference.weights_for(state.state, lambda: self._drawn[0], state.plain, state.registered)
         self._computed = state.computed
         self._unnamed = [name for name in reference.plain_state if name not in weights]
         session.set_weights(weights)

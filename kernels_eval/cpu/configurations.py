@@ -9,6 +9,7 @@ hooks. The fastest configuration at the full size is the one with the least esti
 that was graded, the candidate is graded again with it.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -113,7 +114,8 @@ class ConfigurationRuns:
         """Load the candidate into a session."""
         session.load(source, self._reference.arguments, self._reference.weight_seed)
         state = session.ready()
-        session.set_weights(self._reference.weights_for(state.state, lambda: self._draw(self._size), state.plain))
+        draw = functools.partial(self._draw, self._size)
+        session.set_weights(self._reference.weights_for(state.state, draw, state.plain, state.registered))
 
     @property
     def _size(self) -> int | None:

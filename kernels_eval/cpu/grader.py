@@ -246,7 +246,8 @@ class Grader:
             with self._session(config, limits, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 state = session.ready()
-                session.set_weights(reference.weights_for(state.state, lambda: inputs, state.plain))
+                weights = reference.weights_for(state.state, lambda: inputs, state.plain, state.registered)
+                session.set_weights(weights)
                 session.ask(inputs, has_values=True)
                 launches = finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from kernels_eval.cpu.row_loops import kernel_tree, whole_number
-from kernels_eval.trace.schema import KernelSource, LanguageName, LaunchKernel, ModuleName
+from kernels_eval.trace.schema import KernelReference, KernelSource, LanguageName, LaunchKernel, ModuleName
 
 Number = int | np.ndarray[Any, np.dtype[np.int64]]
 _MOST_PROGRAMS = 1 << 20
+_END = 1 << 31
+"""Of the numbers that are followed: 32 bits of a kernel hold no more, and 64 any product of two of them."""
 _BUILTINS = frozenset({"min", "max", "range"})
 _LEAST = ("min", "minimum")
 _LARGEST = ("max", "maximum")
@@ -30,11 +32,18 @@ class KernelNumbers:
         assert isinstance(function, ast.FunctionDef)
         self._parameters = {argument.arg for argument in function.args.args + function.args.kwonlyargs}
         self._values, self._names = _bindings(function)
+        self._known: dict[str, Number | None] = {}
+        """Of names that were asked for: `b = a + a; c = b + b; …` names each of them twice."""
 
     def of(self, node: ast.expr) -> Number | None:
         """Return the number, never negative, that an expression has; None if the text does not tell."""
         found = self._of(node, frozenset())
         return None if found is None or np.min(found) < 0 else found
+
+    def is_own(self, name: str) -> bool:
+        """Return whether a name stands for a value that the text gives it, or for a parameter that is no kernel."""
+        given = None if self._launch is None else self._launch.arguments.get(name)
+        return name in self._names or (name in self._parameters and not isinstance(given, KernelReference))
 
     def function(self, node: ast.Call) -> str | None:
         """Return the name of the function of Python or of Triton's language that is called; None for any other."""
@@ -52,6 +61,10 @@ class KernelNumbers:
         return None
 
     def _of(self, node: ast.expr, asked: frozenset[str]) -> Number | None:
+        found = self._any(node, asked)
+        return None if found is None or np.max(np.abs(found)) >= _END else found
+
+    def _any(self, node: ast.expr, asked: frozenset[str]) -> Number | None:
         if isinstance(node, ast.Constant):
             return node.value if type(node.value) is int else None
         if isinstance(node, ast.Name):
@@ -63,9 +76,11 @@ class KernelNumbers:
 
     def _named(self, name: str, asked: frozenset[str]) -> Number | None:
         if name in self._names:  # bound in the text: once, or its value depends on the place
-            value = self._values.get(name)
-            is_known = value is not None and name not in asked and name not in self._parameters
-            return self._of(value, asked | {name}) if is_known and value is not None else None
+            if name not in self._known:
+                value = self._values.get(name)
+                is_told = value is not None and name not in asked and name not in self._parameters
+                self._known[name] = self._of(value, asked | {name}) if is_told and value is not None else None
+            return self._known[name]
         if name in self._parameters:
             return None if self._launch is None else whole_number(self._launch.arguments.get(name))
         return whole_number(self._globals.get(name))

@@ -76,7 +76,7 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     """
     session.load(source, reference.arguments, reference.weight_seed)
     own, plain, held = reference.state(False), reference.plain_state, session.ready()
-    match = match_weights(own, held.state, plain, held.plain)
+    match = match_weights(own, held.state, plain, held.plain, held.registered)
     session.set_weights(given_weights({**plain, **own}, match, {**held.plain, **held.state}))
     for _ in range(2):  # what only a first call does was done when the smaller problem was traced
         session.ask(reference.full_forms, has_values=False)

@@ -157,13 +157,14 @@ class Session:
         return answer
 
     def set_weights(self, weights: dict[str, torch.Tensor], renewable: bool = False) -> None:
-        """Send the values of named weights to the interpreter process, and the names alone to the tracing process.
+        """Send the values of named weights to the interpreter process, and their shapes alone to the tracing process.
 
         `renewable`: they may change later (`renew_weights`).
         """
         items, payload = _packed(dict(enumerate(weights.values(), start=FIRST_WEIGHT)))
         self.weight_bytes += [tensor.numel() * tensor.element_size() for tensor in weights.values()]
-        self._tracing.send({"kind": "weights", "names": list(weights)})
+        shapes = {name: list(tensor.shape) for name, tensor in weights.items()}
+        self._tracing.send({"kind": "weights", "shapes": shapes})
         self._interpreter.send(
             {
                 "kind": "begin",

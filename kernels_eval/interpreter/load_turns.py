@@ -53,12 +53,17 @@ class LoadTurns:
         self.most = max(self.most, float(np.max(self._turns)))
         self.begin()
 
-    def begin_turn(self, stages: int) -> None:
-        """Begin a turn of a loop, or what follows one. `stages`: turns that the loop itself asks to have under way."""
+    def begin_turn(self, stages: int, is_first: bool = False) -> None:
+        """Begin a turn of a loop, or what follows one.
+
+        Args:
+            stages: turns that the loop itself asks to have under way.
+            is_first: the loop's first one, for which there is none before it to fetch ahead in.
+        """
         if self._loaded:
             self._turns = self._turns + self._share * functools.reduce(np.logical_or, self._loaded.values())
             self._loaded.clear()
-        self._share = 1.0 / max(1, stages - 1)
+        self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
 
     def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
         """Note a load; returns its number, to be passed on with its value.

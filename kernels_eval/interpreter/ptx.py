@@ -94,7 +94,7 @@ class Assembly:
         return instructions.flushed(result) if "ftz" in modifiers and kind == "f32" else result
 
     def _integers(self, name: str, kind: str, modifiers: list[str], operands: list[str], statement: str) -> Array:
-        if kind not in TYPES or kind in ("bf16", "tf32"):
+        if kind not in TYPES or kind in ("bf16", "tf32") or "sat" in modifiers:
             raise UnknownInstructionError(statement)
         if name in ("mul", "mad"):
             part = next(part for part in ("lo", "hi", "wide") if part in modifiers)
@@ -142,7 +142,8 @@ class Assembly:
     def _read(self, operand: str, kind: str, statement: str) -> Array:
         """Return an operand as numbers of a type: a register's low bits, or a literal."""
         wanted = np.dtype(TYPES[kind])
-        literal = _literal(operand, wanted)
+        is_name = operand in self.registers or operand in self._declared  # such as `inf`
+        literal = None if is_name else _literal(operand, wanted)
         if literal is not None:
             return np.full(self._lanes, literal, wanted)
         bits = self._bits(operand, statement)
@@ -171,12 +172,15 @@ class Assembly:
             return
         if not _NAME.fullmatch(target) or (target[0] != "$" and target not in self._declared):
             raise UnknownInstructionError(statement)
-        if lanes is not True and target in self.registers:
-            result = np.where(lanes, result, self._read_as(target, result.dtype))
+        if lanes is not True:
+            result = np.where(lanes, result, self._held(target, result))
         self.registers[target] = np.ascontiguousarray(result)
 
-    def _read_as(self, name: str, dtype: Any) -> Array:
-        """Return the bits that a register keeps in lanes whose predicate is false."""
+    def _held(self, name: str, result: Array) -> Array:
+        """Return bits of a register, in lanes whose predicate is false: others than the result's if it had none."""
+        dtype = result.dtype
+        if name not in self.registers:
+            return ~result if dtype == np.bool_ else (~result.view(f"u{dtype.itemsize}")).view(dtype)
         held = self.registers[name]
         return held.view(dtype) if held.dtype.itemsize == np.dtype(dtype).itemsize else held.astype(dtype)
 

@@ -159,11 +159,19 @@ COMPARISONS: dict[str, Operation] = {
 _ROUNDINGS: dict[str, Operation] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
+def _saturated(values: Array, wanted: Any) -> Array:
+    limits = np.iinfo(wanted)
+    whole = np.nan_to_num(np.trunc(values.astype(_WIDE)), nan=0.0, posinf=2.0**64, neginf=-(2.0**64))
+    return np.clip(whole, _WIDE(limits.min), _WIDE(limits.max)).astype(wanted)
+
+
 def converted(modifiers: list[str], target: str, source: str, values: Array) -> Array:
-    """Return `cvt`: numbers of one type as another; integers of floats saturate, and NaN is zero."""
+    """Return `cvt`: numbers of one type as another; integers of floats saturate, as others with `sat`; NaN is zero."""
     if source == "bf16":
         values, source = from_bfloat16(values), "f32"
     if target == "tf32":
+        if "rna" not in modifiers:
+            raise KeyError("to the nearest even")
         return tf32_bits(values)
     if target == "bf16":
         return bfloat16_bits(values.astype(np.float32))
@@ -171,9 +179,7 @@ def converted(modifiers: list[str], target: str, source: str, values: Array) -> 
     if source[0] == "f":
         for rounding in _ROUNDINGS.keys() & set(modifiers):
             values = _ROUNDINGS[rounding](values)
-        if wanted.kind in "iu":
-            limits = np.iinfo(wanted)
-            whole = np.nan_to_num(np.trunc(values.astype(_WIDE)), nan=0.0, posinf=2.0**64, neginf=-(2.0**64))
-            return np.clip(whole, _WIDE(limits.min), _WIDE(limits.max)).astype(wanted)
+    if wanted.kind in "iu" and (source[0] == "f" or "sat" in modifiers):
+        return _saturated(values, wanted)
     result = values.astype(wanted)
     return np.clip(np.nan_to_num(result), 0, 1).astype(wanted) if "sat" in modifiers and wanted.kind == "f" else result

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,7 +34,8 @@ from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE, Reduction
 from kernels_eval.reference.repeatable import refuse_if_it_differs
 from kernels_eval.reference.weights import (
-    Form,
+    NOTHING,
+    Forms,
     add_noise,
     constant_buffers,
     given_weights,
@@ -201,15 +201,15 @@ class Reference:
         return [name for name in names if name in other and not same_bytes(mine[name], other[name])]
 
     def weights_for(
-        self, state: Mapping[str, Form], draw: Callable[[], list[Any]], plain: Mapping[str, Form] = MappingProxyType({})
+        self, state: Forms, draw: Callable[[], list[Any]], plain: Forms = NOTHING, registered: Forms = NOTHING
     ) -> dict[str, torch.Tensor]:
         """Return perturbed parameters, buffers and plain tensors by the names of a candidate's that correspond to them.
 
-        `state`: forms of the candidate's parameters and buffers, `plain`: of its plain attributes. `draw`: returns
-        inputs, and is called only for a candidate that lacks a parameter or buffer. Raises CandidateFailedError if the
-        result for them depends on it.
+        `state`: forms of the candidate's parameters and buffers, `plain`: of its plain attributes. `registered`: other
+        forms of some in `state` (`match_weights`). `draw`: returns inputs, and is called only for a candidate that
+        lacks a parameter or buffer. Raises CandidateFailedError if the result for them depends on it.
         """
-        match = match_weights(self.state(False), state, self.plain_state, plain)
+        match = match_weights(self.state(False), state, self.plain_state, plain, registered)
         for name in self._needed(match.missing, draw):
             value = self.state(False)[name]
             raise CandidateFailedError(

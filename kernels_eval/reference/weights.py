@@ -20,7 +20,9 @@ from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 
 Form = tuple[str, tuple[int, ...]]
 """Dtype by PyTorch's name, and shape."""
-_NONE: Mapping[str, Any] = MappingProxyType({})
+Forms = Mapping[str, Form]
+"""Those of tensors, by name."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 _PARAMETER_NOISE = 0.2
 _LOOKED_AT = 4096
 _LEAST_RUN = 6
@@ -40,15 +42,23 @@ class WeightMatch:
 
 def match_weights(
     wanted: Mapping[str, torch.Tensor],
-    state: Mapping[str, Form],
-    wanted_plain: Mapping[str, torch.Tensor] = _NONE,
-    plain: Mapping[str, Form] = _NONE,
+    state: Forms,
+    wanted_plain: Mapping[str, torch.Tensor] = NOTHING,
+    plain: Forms = NOTHING,
+    registered: Forms = NOTHING,
 ) -> WeightMatch:
     """Match by name; what is left by the last part of the name, shape and order; then by shape and order alone.
 
     `wanted`: the reference's parameters and buffers. `state`: forms of the candidate's. `wanted_plain`, `plain`: the
-    same for plain attributes; the reference's are never missing. Dtypes have to be the same, or both floating-point.
+    same for plain attributes; the reference's are never missing. `registered`: other forms of some in `state`, which
+    count where the reference has one of that name and form. Dtypes have to be the same, or both floating-point.
     """
+    named = {
+        name: form
+        for name, form in registered.items()
+        if name in wanted and _fits(name, wanted[name], name, form, True)
+    }
+    state = {**state, **named}
     held, given = {**plain, **state}, {**wanted_plain, **wanted}
     names = {name: name for name in given if name in held and _form(given[name]) == _comparable(held[name])}
     for with_name in (True, False):

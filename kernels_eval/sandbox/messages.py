@@ -119,6 +119,8 @@ class StateAnswer(FrozenModel):
     kind: Literal["ready"]
     state: _Forms
     plain: _Forms = Field(default={})
+    registered: _Forms = Field(default={})
+    """Of those in `state` that stand for what was drawn for them: as they are registered."""
     computed: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
     """Names of those that the constructor computed of others. A message alone depends on it."""
 

@@ -5,6 +5,7 @@ A constructor runs on the host, before the judge gives the weights their values.
 in the first call, as if `forward` had made it there and kept it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,12 @@ class _Storage:
     """Keys of the storages that the steps read."""
     computed_of: set[int] = field(default_factory=set)
     """Keys of the storages that other operators read that wrote to it."""
+
+
+_Kept = Callable[[torch.Tensor], Any]
+"""Stand-in for a tensor that is made of no other one."""
+_CarryOut = Callable[[torch.Tensor, Any, Any, Any], Any]
+"""Runs a step: the whole tensor of its storage, the operator and its arguments."""
 
 
 class MadeOfWeights(TorchDispatchMode):
@@ -116,9 +123,21 @@ class MadeOfWeights(TorchDispatchMode):
         if not self._reads(key_of(tensor), set(weights)):
             return None
         try:
-            return _view(self._whole(tensor, dict(weights), tracer), tensor)
+            return _view(self._whole(tensor, dict(weights), tracer.promote, _carried_out), tensor)
         except ValueError:  # bits that are read as another type: as they are on the host
             return None
+
+    def is_as_noted(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor has the values of what it is copied of: what NumPy writes to it is not noted."""
+        known = self._storages.get(key_of(tensor))
+        if known is None or not known.sources:
+            return True
+        try:
+            with torch.no_grad():
+                again = _view(self._whole(tensor, {}, _itself, _on_host), tensor)
+            return torch.equal(_bytes(again), _bytes(tensor))
+        except ValueError:  # another type: it is not made again
+            return True
 
     def _note_copy(self, func: Any, args: Any, kwargs: Any) -> None:
         target, source = args[0], args[1]
@@ -164,21 +183,21 @@ class MadeOfWeights(TorchDispatchMode):
         known = self._storages.get(key)
         return key in weights or (known is not None and any(self._reads(source, weights) for source in known.sources))
 
-    def _whole(self, tensor: torch.Tensor, made: dict[int, TracedTensor], tracer: Tracer) -> TracedTensor:
-        """Return a traced tensor in the storage of what a tensor lies in."""
+    def _whole(self, tensor: torch.Tensor, made: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
+        """Return a tensor in the storage of what a tensor lies in, made again if it was made of others."""
         key = key_of(tensor)
         if key in made:
             return made[key]
         known = self._storages.get(key)
         if known is None or not known.steps:
-            return tracer.promote(tensor.detach())
+            return kept(tensor.detach())
 
         def again(value: torch.Tensor) -> torch.Tensor:
-            return _view(self._whole(value, made, tracer), value)
+            return _view(self._whole(value, made, kept, carry_out), value)
 
         for func, args, kwargs in known.steps:
             args, kwargs = tree_map_only(torch.Tensor, again, (args, kwargs))
-            result = func(*args, **kwargs)
+            result = carry_out(known.whole, func, args, kwargs)
             made.setdefault(key, result)
         return made[key]
 
@@ -212,8 +231,25 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     return [value for value in tree_leaves(written) if isinstance(value, torch.Tensor)]
 
 
-def _view(whole: TracedTensor, tensor: torch.Tensor) -> Any:
-    """Return a traced tensor that lies in a storage as a tensor lies in its own. Raises ValueError for another type."""
+def _carried_out(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)
+
+
+def _on_host(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a step on the constructor's own values: what nothing was written to stays as it is."""
+    return whole.clone() if func.overloadpacket.__name__ in UNINITIALISED else func(*args, **kwargs)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _view(whole: Any, tensor: torch.Tensor) -> Any:
+    """Return a tensor that lies in a storage as a tensor lies in its own. Raises ValueError for another type."""
     if whole.dtype != tensor.dtype:
         raise ValueError(tensor.dtype)
     if (whole.shape, whole.stride(), whole.storage_offset()) == (

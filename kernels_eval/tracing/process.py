@@ -4,7 +4,7 @@ Session with the judge (frames, see kernels_eval.sandbox.messages):
 
 - Judge: `load` (payload: pickled job; only from the judge to the candidate). Candidate: `ready` (names and shapes of
   parameters, buffers and tensors in plain attributes) or `failed`.
-- Judge: `weights` (names whose values the judge sets).
+- Judge: `weights` (shapes by name of those whose values the judge sets).
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
   (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
   by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of the first.
@@ -100,14 +100,14 @@ class _Host:
             is_large = clock() - began > _LONGEST_BUILD_S
         state = send_state(self._channel, model, True, made.state_of(model), made.computed(model))
         header, _ = receive_frame(self._channel)
-        names: list[str] = header["names"]
-        self._use_handles(model, made, {name: state[name] for name in names})
+        shapes: dict[str, list[int]] = header["shapes"]
+        self._use_handles(model, made, _given(model, state, shapes))
         models = [model]
         self._counters = Counters([module, models])
         while True:
             header = self._queued.popleft() if self._queued else receive_frame(self._channel)[0]
             if header["again"] and not is_large:
-                models[:] = [self._second(module, job, names) or model]
+                models[:] = [self._second(module, job, shapes) or model]
             if header["renewed"]:
                 torch.autograd.graph.increment_version(list(registered_state(models[0]).values()))
             self._trace(models[0], header)
@@ -117,7 +117,8 @@ class _Host:
         """Replace parameters, buffers and the plain attributes that are given; others are made again of those."""
         kept = attributes(model)
         weights = _use_handles(model, self._tracer, given)
-        self._made = [(made, weights, *each) for each in kept if id(each[2]) not in {id(one) for one in given.values()}]
+        held = {id(tensor) for tensor in given.values()}
+        self._made = [(made, weights, *each) for each in kept if id(each[2]) not in held and made.is_as_noted(each[2])]
 
     def _remake(self) -> None:
         """Make again, once, what a constructor made of weights: their values are the judge's."""
@@ -127,7 +128,7 @@ class _Host:
             if again is not None:
                 holder[name] = again
 
-    def _second(self, module: Any, job: dict[str, Any], names: list[str]) -> Any:
+    def _second(self, module: Any, job: dict[str, Any], shapes: dict[str, list[int]]) -> Any:
         """Build ModelNew once more, with the weights of the first. Returns None if it cannot be built.
 
         A program that a second model launches otherwise is run, like any other that differs.
@@ -136,7 +137,7 @@ class _Host:
             with fake_cuda.OnCpu(), MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"])
             state = {**plain_state(model), **made.state_of(model)}
-            self._use_handles(model, made, {name: state[name] for name in names})
+            self._use_handles(model, made, _given(model, state, shapes))
         except (CandidateError, KeyError):
             return None
         return model
@@ -227,6 +228,14 @@ class _Host:
 
 _prepared: list[_Host] = []
 """The host that `prepare` made: each child has a copy of its own."""
+
+
+def _given(model: Any, state: dict[str, torch.Tensor], shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
+    """Return what the judge sets, by name: what was drawn, or if that has another shape what is registered."""
+    registered = registered_state(model)
+    return {
+        name: state[name] if list(state[name].shape) == shape else registered[name] for name, shape in shapes.items()
+    }
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> dict[int, TracedTensor]:

@@ -48,8 +48,10 @@ def install() -> None:
 def counted(first: Any, last: Any = None, step: Any = None, num_stages: Any = None, **_: Any) -> Generator[Any]:
     """Iterate as `range` in a kernel: the counter is a scalar tensor of the bounds' common type."""
     stages = 1 if num_stages is None else num_stages.__index__()
+    is_first = True
     for value in _numbers(first, last, step):
-        LOAD_TURNS.begin_turn(stages)
+        LOAD_TURNS.begin_turn(stages, is_first)
+        is_first = False
         yield value
     LOAD_TURNS.begin_turn(1)
 

@@ -1,7 +1,7 @@
 """Interpreter process: `tl.dot_scaled`, which Triton's interpreter lacks, as Triton computes it on an H100.
 
-Operands become bfloat16 there, or float16 if one of them is: each element times the power of two of its group of 32
-along the reduced axis. A scale of 255 is NaN, one of 0 is zero. Products are added in float32.
+Operands become bfloat16 there, or float16 if one of them is: each element times the power of two, in that type too, of
+its group of 32 along the reduced axis. A scale of 255 is NaN, one of 0 is zero. Products are added in float32.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.cost.instructions import product_operation
+from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -57,10 +58,12 @@ def _dot_scaled(
     right = np.swapaxes(_numbers(self, rhs, -2 if rhs_k_pack else -1), -1, -2)
     narrow = tl.float16 if tl.float16 in (lhs.dtype.scalar, rhs.dtype.scalar) else tl.bfloat16
     left, right = (
-        _rounded(self, _scaled(values, scale), narrow) for values, scale in ((left, lhs_scale), (right, rhs_scale))
+        _rounded(self, _scaled(self, values, scale, narrow), narrow)
+        for values, scale in ((left, lhs_scale), (right, rhs_scale))
     )
     unit, each = product_operation(str(narrow), "ieee")
     OPERATION_LOG.counts[unit] += each * left.size * right.shape[-2]
+    LOAD_TURNS.multiply(lhs, lhs_scale, rhs, rhs_scale)
     product = np.matmul(left, np.swapaxes(right, -1, -2), dtype=np.float32)
     return upstream.TensorHandle(product + acc.data, acc.dtype.scalar)
 
@@ -76,7 +79,7 @@ def _numbers(builder: Any, operand: Any, packed_axis: int) -> Any:
     return pair.reshape(shape)
 
 
-def _scaled(values: Any, scale: Any) -> Any:
+def _scaled(builder: Any, values: Any, scale: Any, narrow: Any) -> Any:
     """Return elements times the scale of their group along the last axis."""
     if scale is None:
         return values
@@ -85,7 +88,7 @@ def _scaled(values: Any, scale: Any) -> Any:
     exponents = scale.data.view(np.uint8).astype(np.int32)
     powers = np.ldexp(np.float32(1), exponents - 127)
     powers = np.where(exponents == _NOT_A_NUMBER, np.float32(np.nan), np.where(exponents == 0, np.float32(0), powers))
-    return values * np.repeat(powers, _GROUP, axis=-1)
+    return values * np.repeat(_rounded(builder, powers, narrow), _GROUP, axis=-1)
 
 
 def _rounded(builder: Any, values: Any, narrow: Any) -> Any:

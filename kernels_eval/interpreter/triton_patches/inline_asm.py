@@ -66,6 +66,9 @@ def run(text: str, constraints: str, arrays: list[Any], wanted: list[Any], pack:
             f" arguments (pack={pack})"
         )
     registers = {f"${sum(outputs) + number}": register for number, register in enumerate(inputs)}
+    for kind, register in zip(kinds[sum(outputs) :], inputs, strict=True):
+        if kind.isdigit():  # an argument in the register of a result
+            registers[f"${kind}"] = register
     lanes = max(groups, OPERATION_LOG.threads)
 
     def count(name: str, is_double: bool) -> None:

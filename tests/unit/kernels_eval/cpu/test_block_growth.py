@@ -3,7 +3,7 @@
 import pytest
 
 from kernels_eval.cpu.block_growth import own_shape, own_sizes_of_blocks
-from kernels_eval.trace.schema import KernelReference, KernelSource, LaunchKernel, ModuleName, Plain
+from kernels_eval.trace.schema import KernelReference, KernelSource, LanguageName, LaunchKernel, ModuleName, Plain
 
 MODULES = {"tl": ModuleName(kind="module", name="triton.language"), "triton": ModuleName(kind="module", name="triton")}
 
@@ -16,7 +16,8 @@ def launch(**numbers: int) -> LaunchKernel:
 def sizes(body: str, other: str = "def other(x):\n    return x\n") -> dict[int, int]:
     """Return the sizes of a kernel's blocks where BLOCK is 64 and then 4096, SMALL 16, and N 50 and then 4000."""
     source = f"def kernel(x_ptr, N, BLOCK: tl.constexpr, SMALL: tl.constexpr):\n    {body}\n"
-    globals_ = {**MODULES, "other": KernelReference(kernel=1)}
+    globals_ = {**MODULES, "other": KernelReference(kernel=1), "lanes": LanguageName(name="arange")}
+    globals_ |= {"shaped": LanguageName(name="reshape")}
     kernels = {
         0: KernelSource(number=0, name="kernel", source=source, line=1, globals=globals_),
         1: KernelSource(number=1, name="other", source=other, line=1, globals=dict(MODULES)),
@@ -34,6 +35,7 @@ def sizes(body: str, other: str = "def other(x):\n    return x\n") -> dict[int, 
         ("HALF: tl.constexpr = BLOCK // 2\n    i = tl.arange(0, HALF)", {32: 2048}),
         ("a = tl.zeros((SMALL, BLOCK), tl.float32)", {16: 16, 64: 4096}),
         ("i = tl.arange(0, BLOCK)\n    a = tl.zeros([2 * 32], tl.float32)", {64: 64}),
+        ("i = tl.arange(0, BLOCK)\n    j = lanes(0, 64)", {64: 64}),
         ("i = tl.arange(0, BLOCK)\n    a = tl.full((SMALL * 4,), 0.0, tl.float32)", {64: 64}),
     ],
 )
@@ -47,6 +49,9 @@ def test_sizes_that_the_text_tells(body: str, expected: dict[int, int]) -> None:
         "i = tl.arange(0, BLOCK)\n    a = tl.reshape(i, (8, 8))",
         "i = tl.arange(0, BLOCK)\n    a = i.reshape((8, 8))",
         "i = tl.arange(0, BLOCK)\n    a = tl.join(i, i)",
+        "i = tl.arange(0, BLOCK)\n    a = shaped(i, (8, 8))",
+        "i = tl.arange(0, BLOCK)\n    of = tl.arange\n    j = of(0, 64)",
+        "i = tl.arange(0, BLOCK)\n    j = SMALL(0, 64)",
         "i = tl.arange(0, BLOCK)\n    size = 32\n    size = 64\n    a = tl.zeros((size,), tl.float32)",
     ],
 )

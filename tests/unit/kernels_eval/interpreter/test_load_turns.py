@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernels_eval.interpreter.load_turns import LoadTurns, loads_of, passed_on
+from kernels_eval.interpreter.triton_patches import control_flow
 
 PROGRAMS, LANES, ITEM = 3, 64, 4
 ROW = 1 << 20
@@ -66,6 +67,18 @@ def test_a_loop_that_asks_for_stages_has_several_turns_under_way(stages: int, ea
     assert turns(*FAR, stages=stages) == each * len(FAR)
 
 
+def test_the_first_turn_of_a_loop_waits_whole_however_many_stages_it_asks_for() -> None:
+    log = LoadTurns()
+    log.start(3)
+    for start in FAR:  # a loop of one turn within each turn of another one
+        log.begin_turn(1)
+        log.begin_turn(100, is_first=True)
+        log.load(block(start), None, ITEM)
+        log.begin_turn(1)
+    log.end()
+    assert log.most == len(FAR)
+
+
 @pytest.mark.parametrize(
     ("stages", "is_multiplied", "waits"), [(3, "all", 0), (3, "one", 5), (3, "other", 5), (1, "all", 5)]
 )
@@ -105,3 +118,11 @@ def test_a_sum_over_a_long_row_does_not_carry_the_loads_of_all_turns() -> None:
         total = passed_on(SimpleNamespace(), (total, loaded))
         assert loaded.loads <= loads_of(total)
     assert len(loads_of(total)) == 32
+
+
+def test_a_loop_names_its_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[int, bool]] = []
+    log = SimpleNamespace(begin_turn=lambda stages, is_first=False: begun.append((stages, is_first)))
+    monkeypatch.setattr(control_flow, "LOAD_TURNS", log)
+    assert len(list(control_flow.counted(0, 3, 1, num_stages=4))) == 3
+    assert begun == [(4, True), (4, False), (4, False), (1, False)]

@@ -80,6 +80,7 @@ def test_the_hyperbolic_tangent_has_eleven_bits() -> None:
         ("prmt.b32 $0, $1, 0, 0x4401;", lambda v: (v >> 8 & 0xFF) | (v & 0xFF) << 8),
         ("{ .reg .pred p; setp.lt.s32 p, $1, 0; selp.b32 $0, 7, 9, p; }", lambda v: 7 if v < 0 else 9),
         ("{ .reg .pred p; setp.ge.s32 p, $1, 1; mov.b32 $0, 2; @!p mov.b32 $0, 3; }", lambda v: 2 if v >= 1 else 3),
+        ("{ .reg .u8 b; cvt.sat.u8.s32 b, $1; cvt.u32.u8 $0, b; }", lambda v: min(max(v, 0), 255)),
         ("{ .reg .b16 h<2>; mov.b32 {h0, h1}, $1; mov.b32 $0, {h1, h0}; }",
          lambda v: (v >> 16 & 0xFFFF) | (v & 0xFFFF) << 16),
     ],
@@ -103,6 +104,22 @@ def test_conversions() -> None:
     tf32 = one("cvt.rna.tf32.f32 $0, $1;", FLOATS)
     assert (tf32.view(np.uint32) & 0x1FFF).tolist() == [0] * len(FLOATS)
     assert tf32 == pytest.approx(FLOATS, rel=2.0**-11)
+
+
+def test_a_name_that_is_a_number_in_python_is_a_register() -> None:
+    text = "{ .reg .f32 inf; mov.f32 inf, $1; add.f32 $0, inf, 1.0; }"
+    assert one(text, FLOATS).tolist() == (FLOATS + np.float32(1)).tolist()
+
+
+def test_a_result_may_begin_as_an_argument() -> None:
+    text = "{ .reg .pred p; setp.lt.f32 p, $1, 0.0; @p mov.f32 $0, 5.0; }"
+    found = run(text, "=f,0", [FLOATS], [np.dtype(np.float32)], 1)[0]
+    assert found.tolist() == np.where(FLOATS < 0, np.float32(5), FLOATS).tolist()
+
+
+def test_lanes_that_a_predicate_leaves_out_hold_no_result() -> None:
+    found = one("{ .reg .pred p; setp.lt.f32 p, $1, 0.0; @p mov.f32 $0, 5.0; }", FLOATS)
+    assert ((found == 5) == (FLOATS < 0)).all()
 
 
 def test_small_elements_share_a_register_and_the_last_pack_is_filled() -> None:
@@ -139,7 +156,7 @@ def test_small_elements_share_a_register_and_the_last_pack_is_filled() -> None:
     [
         "ld.global.f32 $0, [$1];", "mov.u32 $0, %laneid;", "bar.sync 0;", "add.rz.f32 $0, $1, $1;",
         "shfl.sync.bfly.b32 $0, $1, 1, 31, -1;", "add.f32 undeclared, $1, $1;", "fma.rn.f16x2 $0, $1, $1, $1;",
-        "mov.b64 $0, $1;", "bra done;",
+        "mov.b64 $0, $1;", "bra done;", "add.sat.s32 $0, $1, 1;", "cvt.rn.tf32.f32 $0, $1;",
     ],
 )  # fmt: skip
 def test_what_is_not_carried_out_is_named(text: str) -> None:

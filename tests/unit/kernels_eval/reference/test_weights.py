@@ -64,6 +64,19 @@ def test_each_of_the_candidates_is_used_once_at_most(shapes: list[tuple[int, ...
     assert all(forms[other][1] == tuple(WANTED[name].shape) for name, other in match.names.items())
 
 
+@pytest.mark.parametrize(
+    ("registered", "expected"),
+    [({"linear.weight": (4, 8)}, {"linear.weight"}), ({"linear.weight": (32, 1)}, set()), ({"other": (4, 8)}, set())],
+)
+def test_a_registered_form_counts_under_its_own_name(
+    registered: dict[str, tuple[int, ...]], expected: set[str]
+) -> None:
+    wanted = {"linear.weight": WANTED["linear.weight"]}
+    forms: dict[str, Form] = {name: ("float32", shape) for name, shape in registered.items()}
+    drawn: dict[str, Form] = dict.fromkeys(registered, ("float32", (32,)))
+    assert match_weights(wanted, drawn, registered=forms).names == {name: name for name in expected}
+
+
 def test_values_go_to_the_candidates_names_in_its_precision() -> None:
     forms: dict[str, Form] = {"w": ("float16", (4, 8))}
     weights = {"linear.weight": WANTED["linear.weight"]}

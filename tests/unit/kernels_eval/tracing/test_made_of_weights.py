@@ -85,6 +85,25 @@ def test_what_is_computed_or_of_older_values_does_not(make: Callable[[torch.Tens
     assert found is None or torch.equal(found, torch.zeros(3, 4))
 
 
+def written_by_numpy(weight: torch.Tensor) -> torch.Tensor:
+    copied = weight.detach().t().contiguous()
+    copied.numpy()[:] *= 2
+    return copied
+
+
+def in_a_frame_of_nothing(weight: torch.Tensor) -> torch.Tensor:
+    frame = torch.empty(5, 6)
+    frame[1:4, 1:5].copy_(weight.detach())
+    return frame
+
+
+@pytest.mark.parametrize("make", [written_by_numpy, in_a_frame_of_nothing, *MADE.values()])
+def test_what_was_written_unnoticed_is_seen_by_its_values(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    with MadeOfWeights() as made:
+        tensor = make(torch.nn.Linear(4, 3).weight)
+    assert made.is_as_noted(tensor) == (make is not written_by_numpy)
+
+
 class Transposed(torch.nn.Module):
     """Keeps what `nn.Linear` draws in another shape, or in its own beside that."""
 

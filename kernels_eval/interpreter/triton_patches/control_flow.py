@@ -17,6 +17,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import UnevenError
+from kernels_eval.interpreter.dead_products import without_dead_products
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle
 from kernels_eval.interpreter.triton_patches.names import scalar, upstream
@@ -33,7 +34,7 @@ def rewrite(function: ast.FunctionDef, variables: Collection[str] = ()) -> ast.F
 
     `variables`: global names of plain values, which a kernel may use as defaults of its parameters only.
     """
-    return _Rewriting(variables).visit(function)
+    return _Rewriting(variables).visit(without_dead_products(function))
 
 
 def install() -> None:

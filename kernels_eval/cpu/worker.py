@@ -89,11 +89,15 @@ def load_if_new(judge: socket.socket, grader: Loader, problem: str, config: Judg
 
 
 def serve_requests(
-    judge: socket.socket, facts: dict[str, Any], grade: Callable[[dict[str, Any]], dict[str, Any]]
+    judge: socket.socket,
+    facts: dict[str, Any],
+    grade: Callable[[dict[str, Any]], dict[str, Any]],
+    of_the_machine: tuple[type[Exception], ...] = (),
 ) -> None:
     """Send `hello` with this worker's facts, then answer each request with the fields that `grade` returns.
 
-    Returns when the judge closes the socket, or after a fault of the machine or a bug of the judge.
+    Returns when the judge closes the socket, or after a fault of the machine or a bug of the judge. `of_the_machine`:
+    exceptions that are none; they are raised, as others that say that memory or files are lacking.
     """
     send_frame(judge, {"kind": "hello", "process": os.getpid(), **facts})
     while True:
@@ -109,7 +113,7 @@ def serve_requests(
             send_frame(judge, {"kind": "fault", "message": str(fault)})
             return
         except Exception as error:
-            if is_of_the_machine(error):
+            if isinstance(error, of_the_machine) or _lacks_memory_or_files(error):
                 raise
             traceback.print_exc()
             send_frame(judge, {"kind": "bug", "message": f"{type(error).__name__}: {first_line(error)}"[:1000]})
@@ -117,10 +121,10 @@ def serve_requests(
         send_frame(judge, reply)
 
 
-def is_of_the_machine(error: Exception) -> bool:
-    """Return whether an unexpected exception says that the machine lacks memory or files, or that its GPU failed."""
-    said = str(error)
-    return isinstance(error, MemoryError | OSError) or "allocate memory" in said or "CUDA" in said
+def _lacks_memory_or_files(error: Exception) -> bool:
+    """Return whether the machine lacks them. Words of other exceptions may be the candidate's."""
+    is_of_torch = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
+    return is_of_torch or isinstance(error, MemoryError | OSError)
 
 
 def start_fork_server(

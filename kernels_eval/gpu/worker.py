@@ -8,9 +8,12 @@ kernels_eval.cpu.worker.
 import socket
 from typing import Any
 
+import torch
+
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import load_if_new, serve_requests, start_fork_server
 from kernels_eval.gpu.candidate.process import SETUP, candidate_main
+from kernels_eval.gpu.device.cuda_driver import CudaError
 from kernels_eval.gpu.grader import Grader
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent
@@ -31,4 +34,5 @@ def serve_worker(judge: socket.socket) -> None:
         seconds = {"phases": grader.phases, "device": grader.device_s}
         return {"verdict": verdict.model_dump(mode="json"), "launches": [], "seconds": seconds}
 
-    serve_requests(judge, {"sandbox": grader.sandbox, "hardware": grader.facts.name}, grade)
+    facts = {"sandbox": grader.sandbox, "hardware": grader.facts.name}
+    serve_requests(judge, facts, grade, (CudaError, torch.AcceleratorError, torch.OutOfMemoryError))

@@ -12,6 +12,10 @@ from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 
 
+class DeviceError(Exception):
+    """A device's own error, which a worker names."""
+
+
 def replies_of(grade: Callable[[dict[str, Any]], dict[str, Any]], requests: int = 2) -> list[dict[str, Any]]:
     """Return the replies of a worker until it ends, or to so many requests."""
     ours, theirs = socket.socketpair()
@@ -20,7 +24,7 @@ def replies_of(grade: Callable[[dict[str, Any]], dict[str, Any]], requests: int 
     def serve() -> None:
         with theirs:
             try:
-                serve_requests(theirs, {}, grade)
+                serve_requests(theirs, {}, grade, (DeviceError,))
             except Exception as error:  # noqa: BLE001 (what ends a worker's process)
                 ended.append(error)
 
@@ -69,9 +73,15 @@ def test_a_fault_of_the_machine_is_told_as_one() -> None:
         MemoryError(),
         OSError(28, "No space left on device"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        TimeoutError("the driver's lock"),
+        DeviceError("an illegal memory access"),
     ],
 )
 def test_what_the_machine_lacks_is_no_bug(error: Exception) -> None:
     (ended,) = replies_of(failing(error))
     assert ended["kind"] == "ended"
+
+
+@pytest.mark.parametrize("words", ["no kernel CUDA_out_of_memory", "DefaultCPUAllocator: can't allocate memory"])
+def test_a_candidates_words_do_not_make_a_bug_the_machines(words: str) -> None:
+    assert replies_of(failing(KeyError(words)))[0]["kind"] == "bug"

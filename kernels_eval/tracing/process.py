@@ -231,7 +231,7 @@ _prepared: list[_Host] = []
 
 
 def _given(model: Any, state: dict[str, torch.Tensor], shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
-    """Return what the judge sets, by name: what was drawn, or if that has another shape what is registered."""
+    """Return the tensors that the judge sets, by name: as drawn, or, of another shape, as they are registered."""
     registered = registered_state(model)
     return {
         name: state[name] if list(state[name].shape) == shape else registered[name] for name, shape in shapes.items()

@@ -5,7 +5,6 @@ product for show would seem to fetch a loop's loads ahead (kernels_eval.interpre
 """
 
 import ast
-from collections.abc import Iterator
 
 _PRODUCTS = frozenset({"dot", "dot_scaled"})
 _EFFECTS = ("store", "atomic", "device_", "debug_", "static_", "inline_")
@@ -94,19 +93,10 @@ def _is_pure_call(node: ast.Call) -> bool:
 
 
 def _is_product(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    function = node.func
-    return (isinstance(function, ast.Name) and function.id in _PRODUCTS) or (
-        isinstance(function, ast.Attribute) and function.attr in _PRODUCTS
-    )
+    function = node.func if isinstance(node, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+    return name in _PRODUCTS
 
 
 def _read(node: ast.AST) -> set[str]:
-    return set(_names(node))
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            yield each.id
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -478,12 +478,11 @@ def test_the_terminal_is_told_why_a_stage_is_tried_again_and_not_of_the_last_try
 def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:
     """Return what the server shows of a run: the data of each artifact by key and type."""
     assert wait_until_sent(120) == 0
-    found = httpx.post(signed(f"{server.api_url}/artifacts/filter"), json={"limit": 200}).json()
-    return {
-        (artifact["key"], artifact["type"]): artifact["data"]
-        for artifact in found
-        if (artifact["key"] or "").startswith(f"{run_id}-")
-    }
+    asked = {"artifacts": {"key": {"like_": f"{run_id}-"}}, "limit": 200}
+    found = httpx.post(signed(f"{server.api_url}/artifacts/filter"), json=asked).json()
+    shown = {(artifact["key"], artifact["type"]): artifact["data"] for artifact in found}
+    assert all(key.startswith(f"{run_id}-") for key, _ in shown)
+    return shown
 
 
 def test_the_server_shows_what_a_stage_made_and_what_it_read(workspace: Workspace, server: PrefectServer):

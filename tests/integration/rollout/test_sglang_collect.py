@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -92,26 +92,48 @@ def drawn(batch: TrajectoryBatchRef) -> Any:
     return read_turns(batch).select(columns)
 
 
-def servers() -> set[int]:
-    """Return the servers of this process's cluster. Not those of tests beside it, nor forks of one."""
-    found: dict[int, int] = {}
+def lines_of_processes() -> dict[psutil.Process, str]:
+    """Return the command line of each process of this process's cluster. Not those of tests beside it."""
+    lines: dict[psutil.Process, str] = {}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            line = " ".join(process.cmdline())
-            if "sglang_server.py" in line and "--port" in line and "guard.py" not in line:
+            lines[process] = " ".join(process.cmdline())
+    return lines
+
+
+def servers() -> set[int]:
+    """Return the servers, without forks of one."""
+    found: dict[int, int] = {}
+    for process, line in lines_of_processes().items():
+        if "sglang_server.py" in line and "--port" in line and "guard.py" not in line:
+            with suppress(psutil.Error):
                 found[process.pid] = process.ppid()
     return {process for process, parent in found.items() if parent not in found}
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait as long as a server may start: that is how slow a busy machine may be."""
+    deadline = time.monotonic() + CONFIG.sglang.start_timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def end_servers() -> None:
+    """End the rollout's servers. Ray ends an actor's children before it: until it is gone, it starts them again."""
+    stop_worker(WORKER)
+    wait_until(lambda: not servers() and not any("SglangServer" in line for line in lines_of_processes().values()))
 
 
 def test_servers_outlive_the_policy_and_not_the_worker(
     policy: CheckpointRef, next_policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
 ) -> None:
-    others = servers()
+    end_servers()
     first = collect(policy, problem_set, tmp_path / "first")
-    running = servers() - others
+    running = servers()
     assert len(running) == 2
     second = collect(next_policy, problem_set, tmp_path / "second", iteration=2)
-    assert servers() - others == running, "kept, with other weights"
+    assert servers() == running, "kept, with other weights"
     for batch, reference in ((first, policy), (second, next_policy)):
         assert batch.trajectories == 16
         turns = read_turns(batch)
@@ -123,7 +145,7 @@ def test_servers_outlive_the_policy_and_not_the_worker(
     embedded = collect(
         policy, problem_set, tmp_path / "embedded", config=CONFIG.model_copy(update={"engine": "transformers"})
     )
-    assert not servers() - others, "ended with the engine"
+    assert not servers(), "ended with the engine"
     assert drawn(embedded).equals(drawn(first))
 
 
@@ -157,13 +179,10 @@ def untrained(policy: CheckpointRef, folder: Path) -> Path:
     return folder
 
 
-def both_of(others: set[int]) -> set[int]:
-    """Return the two servers that have started since; on a busy machine they take as long as they may."""
-    deadline = time.monotonic() + CONFIG.sglang.start_timeout_s
-    while len(running := servers() - others) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return running
+def both_servers() -> set[int]:
+    """Return the two servers, once they run."""
+    wait_until(lambda: len(servers()) == 2)
+    return servers()
 
 
 def untrained_folders() -> set[Path]:
@@ -173,12 +192,12 @@ def untrained_folders() -> set[Path]:
 def test_servers_that_started_early_get_the_first_policys_weights(
     policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
 ) -> None:
-    stop_worker(WORKER)
-    others, folders = servers(), untrained_folders()
+    end_servers()
+    folders = untrained_folders()
     start_servers(CONFIG, partial(untrained, policy))
-    running = both_of(others)
+    running = both_servers()
     batch = collect(policy, problem_set, tmp_path / "first")
-    assert servers() - others == running, "no others were started"
+    assert servers() == running, "no others were started"
     check_logprobs(read_turns(batch), policy)
     assert untrained_folders() == folders, "the untrained model is gone"
 
@@ -194,12 +213,12 @@ def test_agents_servers_that_started_early_get_each_agents_weights(
     episode = CONFIG.episode.model_copy(update={"agents": agents, "max_turns": 2})
     one_server_each = CONFIG.sglang.model_copy(update={"servers": 1})
     config = CONFIG.model_copy(update={"episode": episode, "sglang": one_server_each})
-    stop_worker(WORKER)
-    others, folders = servers(), untrained_folders()
+    end_servers()
+    folders = untrained_folders()
     start_servers(config, partial(untrained, policy), tuple(agents))
-    running = both_of(others)
+    running = both_servers()
     batch = collect(team, problem_set, tmp_path / "first", config=config)
-    assert servers() - others == running, "no others were started"
+    assert servers() == running, "no others were started"
     turns = read_turns(batch)
     for agent, member in (("generator", policy), ("optimizer", next_policy)):
         own = turns.filter(turns["agent"] == agent)
@@ -237,7 +256,7 @@ def test_servers_without_a_process_in_time_are_an_infrastructure_error() -> None
     settings = CONFIG.sglang.model_copy(update={"start_timeout_s": 0.001})
     with pytest.raises(InfrastructureError, match=r"0\.001 s \(rollout\.sglang\.start_timeout_s\)"):
         start_on_ray(settings, "no folder", "no version")
-    assert servers() == others
+    wait_until(lambda: servers() == others)
 
 
 def test_a_server_that_is_not_there_is_an_infrastructure_error(

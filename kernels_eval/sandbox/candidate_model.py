@@ -38,15 +38,27 @@ def candidate_session(channel: socket.socket) -> Generator[None]:
         return
 
 
-def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str | None = None) -> Any:
-    """Construct the ModelNew of a loaded source, on a device if one is given. Raises CandidateError if it fails."""
+def build_model(module: Any, arguments: list[Any], weight_seed: int) -> Any:
+    """Construct the ModelNew of a loaded source. Raises CandidateError if it fails."""
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
         raise CandidateError("compile_error", ErrorCategory.MISSING_MODEL, "the source defines no class ModelNew")
     torch.manual_seed(weight_seed)
+    with _constructing():
+        return model_class(*arguments)
+
+
+def move_model(model: Any, device: str) -> None:
+    """Move a model's parameters and buffers to a device. Raises CandidateError if it fails."""
+    with _constructing():
+        if isinstance(model, torch.nn.Module):
+            model.to(device)
+
+
+@contextmanager
+def _constructing() -> Generator[None]:
     try:
-        model: Any = model_class(*arguments)
-        return model.to(device) if device is not None and isinstance(model, torch.nn.Module) else model
+        yield
     except CandidateError:  # of a build that the constructor asked for
         raise
     except BaseException as error:

@@ -25,10 +25,16 @@ class PlainAttribute:
 
 
 def registered_state(model: Any) -> dict[str, torch.Tensor]:
-    """Return a model's parameters and buffers by name; none if it is no module of PyTorch."""
+    """Return a model's parameters and buffers by name, without sparse ones; none if it is no module of PyTorch."""
     if not isinstance(model, torch.nn.Module):
         return {}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    found = [*model.named_parameters(), *model.named_buffers()]
+    return {name: value for name, value in found if has_storage(value)}
+
+
+def has_storage(value: Any) -> bool:
+    """True for a tensor that lies in one storage; a sparse one has several."""
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def plain_attributes(model: Any) -> Iterator[PlainAttribute]:
@@ -41,7 +47,7 @@ def plain_attributes(model: Any) -> Iterator[PlainAttribute]:
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    return value.layout is torch.strided and value.dtype in NAMES and not value.is_meta
+    return has_storage(value) and value.dtype in NAMES and not value.is_meta
 
 
 def plain_state(model: Any) -> dict[str, torch.Tensor]:

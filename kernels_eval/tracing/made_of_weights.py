@@ -1,8 +1,7 @@
-"""Tracing process: notes copies and views that a constructor makes of weights: transposed, flattened, padded.
+"""Candidate's processes: note copies and views that a constructor makes of weights: transposed, flattened, padded.
 
-A constructor runs on the host, before the judge gives the weights their values. `self.w = self.linear.weight.t()
-.contiguous()` would keep the values that the constructor drew. Such a copy is noted here, and made again of the weights
-in the first call, as if `forward` had made it there and kept it.
+A constructor runs before the judge gives the weights their values. `self.w = self.linear.weight.t().contiguous()` would
+keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights.
 """
 
 from collections.abc import Callable
@@ -14,9 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
-from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
-from kernels_eval.tracing.traced_tensor import TracedTensor
-from kernels_eval.tracing.tracer import Tracer
+from kernels_eval.sandbox.module_state import has_storage, plain_attributes, plain_state, registered_state
 
 _MAKING = UNINITIALISED | CREATIONS | (COPIES - {"copy_"}) | MOVES
 
@@ -37,7 +34,12 @@ class _Storage:
 _Kept = Callable[[torch.Tensor], Any]
 """Stand-in for a tensor that is made of no other one."""
 _CarryOut = Callable[[torch.Tensor, Any, Any, Any], Any]
-"""Runs a step: the whole tensor of its storage, the operator and its arguments."""
+"""Runs a step, given the whole tensor of its storage, the operator and its arguments."""
+
+
+def carried_out(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a step as it was run in the constructor."""
+    return func(*args, **kwargs)
 
 
 class MadeOfWeights(TorchDispatchMode):
@@ -53,15 +55,15 @@ class MadeOfWeights(TorchDispatchMode):
         """Run an operator, and note it."""
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        if name == "copy_":
+        given = [value for value in tree_leaves((args, kwargs)) if has_storage(value)]
+        if name == "copy_" and has_storage(args[0]):
             self._forget_copies_of(key_of(args[0]))
             self._note_copy(func, args, kwargs or {})
         elif func._schema.is_mutable:
-            for value in _written(func, args, kwargs or {}):
+            for value in filter(has_storage, _written(func, args, kwargs or {})):
                 self._forget_copies_of(key_of(value))
                 self._forget(key_of(value), {key_of(each) for each in given})
-        elif isinstance(result, torch.Tensor) and key_of(result) not in {key_of(value) for value in given}:
+        elif has_storage(result) and key_of(result) not in {key_of(value) for value in given}:
             known = self._storages[key_of(result)] = _Storage(result.detach())
             if name in _MAKING:
                 known.steps.append((func, args, kwargs or {}))
@@ -78,7 +80,7 @@ class MadeOfWeights(TorchDispatchMode):
         """
         state = registered_state(model)
         roots = {name: self._root_of(tensor) for name, tensor in state.items()}
-        taken = {key_of(tensor) for name, tensor in state.items() if roots[name] is None}
+        taken = {key_of(state[name]) for name, root in roots.items() if root is None}
         for name, root in roots.items():
             if root is not None and key_of(root) not in taken:
                 taken.add(key_of(root))
@@ -118,12 +120,14 @@ class MadeOfWeights(TorchDispatchMode):
         (root,) = roots.values()
         return root if is_whole(root) and root.shape != tensor.shape else None
 
-    def remake(self, tensor: torch.Tensor, weights: dict[int, TracedTensor], tracer: Tracer) -> TracedTensor | None:
+    def remake(
+        self, tensor: torch.Tensor, weights: dict[int, Any], kept: _Kept, carry_out: _CarryOut = carried_out
+    ) -> Any:
         """Return a tensor made again of weights, which are given by the keys of their storages; None if of none."""
         if not self._reads(key_of(tensor), set(weights)):
             return None
         try:
-            return _view(self._whole(tensor, dict(weights), tracer.promote, _carried_out), tensor)
+            return _view(self._whole(tensor, dict(weights), kept, carry_out), tensor)
         except ValueError:  # bits that are read as another type: as they are on the host
             return None
 
@@ -144,11 +148,11 @@ class MadeOfWeights(TorchDispatchMode):
         known = self._storages.get(key_of(target))
         if known is None or not known.steps:
             return
-        if isinstance(source, torch.Tensor) and key_of(source) == key_of(target):
+        if not has_storage(source) or key_of(source) == key_of(target):
             self._forget(key_of(target), set())
             return
         known.steps.append((func, args, kwargs))
-        known.sources.update(key_of(value) for value in args[1:] if isinstance(value, torch.Tensor))
+        known.sources.add(key_of(source))
 
     def _forget(self, key: int, read: set[int]) -> None:
         """Forget how a storage was copied, since an operator that computes has read others and written to it."""
@@ -176,7 +180,7 @@ class MadeOfWeights(TorchDispatchMode):
             return
         for _, args, kwargs in known.steps:
             for value in tree_leaves((args, kwargs)):
-                if isinstance(value, torch.Tensor) and key_of(value) != key_of(tensor):
+                if has_storage(value) and key_of(value) != key_of(tensor):
                     self._gather_roots(value, roots)
 
     def _reads(self, key: int, weights: set[int]) -> bool:
@@ -209,13 +213,17 @@ def attributes(model: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
     found: list[Any] = []
     for module in model.modules():
         for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
-            found += [(group, name, value) for name, value in group.items() if value is not None]
+            found += [(group, name, value) for name, value in group.items() if has_storage(value)]
     return found + [(vars(each.holder), each.attribute, each.value) for each in plain_attributes(model)]
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
     """True for a tensor that is all of its storage, in its order."""
-    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return (
+        has_storage(tensor)
+        and tensor.is_contiguous()
+        and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    )
 
 
 def key_of(tensor: torch.Tensor) -> int:
@@ -229,10 +237,6 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     named = ((argument, kwargs.get(argument.name)) for argument in func._schema.arguments)
     written = [value for argument, value in (*given, *named) if argument.alias_info and argument.alias_info.is_write]
     return [value for value in tree_leaves(written) if isinstance(value, torch.Tensor)]
-
-
-def _carried_out(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)
 
 
 def _on_host(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ from kernels_eval.sandbox.candidate_model import build_model, candidate_session,
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
-from kernels_eval.sandbox.module_state import plain_attributes, plain_state, registered_state
+from kernels_eval.sandbox.module_state import has_storage, plain_attributes, plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_cuda
@@ -124,7 +124,7 @@ class _Host:
         """Make again, once, what a constructor made of weights: their values are the judge's."""
         pending, self._made = self._made, []
         for made, weights, holder, name, tensor in pending:
-            again = made.remake(tensor, weights, self._tracer)
+            again = made.remake(tensor, weights, self._tracer.promote)
             if again is not None:
                 holder[name] = again
 
@@ -255,7 +255,7 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
         for module in model.modules():
             for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
                 for name, tensor in group.items():
-                    if tensor is None or isinstance(tensor, TracedTensor):
+                    if not has_storage(tensor) or isinstance(tensor, TracedTensor):
                         continue
                     if id(tensor) not in handles:
                         handles[id(tensor)] = tracer.promote(tensor)

@@ -28,6 +28,7 @@ import torch
 
 from kernels_eval.backends import backend_named
 from kernels_eval.error_categories import ErrorCategory
+from kernels_eval.gpu.candidate.held_weights import HeldWeights
 from kernels_eval.gpu.candidate.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
 from kernels_eval.gpu.candidate.rounds import Rounds, device_failure
@@ -38,11 +39,12 @@ from kernels_eval.gpu.device.cuda_driver import CudaError
 from kernels_eval.gpu.device.gate import Gate, GatePage
 from kernels_eval.gpu.device.shared_memory import MappedMemory
 from kernels_eval.gpu.device.worker_memory import keep_within
-from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, move_model, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import receive_frame, send_frame
+from kernels_eval.tracing.made_of_weights import MadeOfWeights
 
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
@@ -86,22 +88,37 @@ class _Candidate:
         provide(job["source"], on_gpu=True)
         with backend.compiling():
             module = load_source(job["source"])
-            model = build_model(module, job["arguments"], job["weight_seed"], cuda_driver.DEVICE)
+            with MadeOfWeights() as made:
+                model = build_model(module, job["arguments"], job["weight_seed"])
+            held = HeldWeights(model, made)
+            move_model(model, cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
-        state = send_state(self._channel, model)
-        weights = WeightTaker(memory, state)
-        while (header := receive_frame(self._channel)[0])["kind"] == "weights":
-            try:
-                weights.take(header["pieces"], header["nbytes"])
-                tools.synchronize()  # the next ones come to the same places
-            except (CudaError, RuntimeError) as error:  # of work that the candidate began as its model was built
-                raise device_failure(describe(error)) from error
-            send_frame(self._channel, {"kind": "taken"})
+        send_state(self._channel, model, drawn=held.drawn)
+        header = self._take_weights(held, memory, tools)
+        del held, made  # what the constructor made on the host
         rounds = Rounds(tools, memory, gate, model, guard, backend, module)
         while True:
             self._answer(rounds, header)
             header, _ = receive_frame(self._channel)
+
+    def _take_weights(self, held: HeldWeights, memory: MappedMemory, tools: Any) -> dict[str, Any]:
+        """Take the judge's weights; returns the header that follows them."""
+        header, _ = receive_frame(self._channel)
+        if header["kind"] != "weights":
+            return header
+        try:
+            weights = WeightTaker(memory, held.targets(header["shapes"]))
+            while header["kind"] == "weights":
+                weights.take(header["pieces"], header["nbytes"])
+                if header["is_last"]:
+                    held.remake()
+                tools.synchronize()  # the next ones come to the same places
+                send_frame(self._channel, {"kind": "taken"})
+                header, _ = receive_frame(self._channel)
+        except (CudaError, RuntimeError) as error:  # of work that the candidate began as its model was built
+            raise device_failure(describe(error)) from error
+        return header
 
     def _answer(self, rounds: Rounds, header: dict[str, Any]) -> None:
         """Prepare one round, make it once the worker sends `go`, and answer."""

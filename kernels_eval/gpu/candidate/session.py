@@ -160,8 +160,8 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
-    def load(self, meanwhile: Callable[[], object] = nothing) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Have the candidate's source executed; returns type and shape of its parameters and buffers.
+    def load(self, meanwhile: Callable[[], object] = nothing) -> StateAnswer:
+        """Have the candidate's source executed; returns the forms of its parameters and buffers.
 
         `meanwhile`: called while the candidate is at it.
         """
@@ -170,7 +170,7 @@ class Session:
         answer = self.receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
-        return answer.state
+        return answer
 
     def set_weights(
         self,
@@ -182,10 +182,13 @@ class Session:
 
         `order`: in which they are copied here; nobody waits for the candidate in it.
         """
-        for pieces in in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes):
+        header = {"kind": "weights", "shapes": {name: list(tensor.shape) for name, tensor in weights.items()}}
+        batches = list(in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes))
+        for pieces in batches:
             with order():
                 nbytes = publish_weights(transport, weights, pieces)
-            self._child.send({"kind": "weights", "nbytes": nbytes, "pieces": [vars(piece) for piece in pieces]})
+            given = {"nbytes": nbytes, "pieces": [vars(piece) for piece in pieces], "is_last": pieces is batches[-1]}
+            self._child.send({**header, **given})
             self.expect("taken")
 
     def run(

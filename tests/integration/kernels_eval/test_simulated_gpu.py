@@ -35,9 +35,44 @@ def full_if(condition: str) -> str:
     return f"{head}    def forward(self, x):{FULL.format(condition=condition)}{body}"
 
 
+LINEAR = sources.LINEAR_PROBLEM.replace("2048", "128")
+LAYER = "        self.linear = nn.Linear(inner, outer)\n"
+SCALE = "        self.scale = nn.Parameter(torch.ones(outer))\n"
+
+
+def linear_that_keeps(lines: str, *replaced: tuple[str, str]) -> str:
+    """Return the kernel of a linear layer with other lines in its constructor, and other texts elsewhere."""
+    source = sources.LINEAR_KERNEL
+    for old, new in ((LAYER + SCALE, lines), *replaced):
+        assert old in source
+        source = source.replace(old, new)
+    return source
+
+
+TURNED = linear_that_keeps(
+    "        linear = nn.Linear(inner, outer)\n"
+    "        self.turned = nn.Parameter(linear.weight.detach().t().contiguous())\n"
+    "        self.bias = nn.Parameter(linear.bias.detach())\n" + SCALE,
+    ("w_ptr + cols * K + ks[:, None]", "w_ptr + ks[:, None] * N + cols"),
+    ("self.linear.weight.shape[0]", "len(self.bias)"),
+    ("self.linear.weight, self.linear.bias", "self.turned, self.bias"),
+)
+CONSTANT = linear_that_keeps(
+    LAYER + SCALE + "        self.copied = self.scale.detach().clone()\n", ("self.scale, out", "self.copied, out")
+)
+
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
-    "with weights": (sources.LINEAR_PROBLEM.replace("2048", "128"), sources.LINEAR_KERNEL, "correct", None),
+    "with weights": (LINEAR, sources.LINEAR_KERNEL, "correct", None),
+    "a weight that is registered transposed": (LINEAR, TURNED, "correct", None),
+    "another weight that is registered transposed": (
+        LINEAR,
+        TURNED.replace("contiguous()", "contiguous() * 2"),
+        "incorrect",
+        "missing_parameter",
+    ),
+    "a copy of what the judge varies": (LINEAR, CONSTANT, "correct", None),
+    "twice what the judge varies": (LINEAR, CONSTANT.replace("clone()", "clone() * 1"), "incorrect", "wrong_values"),
     "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),
     "a dictionary": (
         DICTIONARY,

@@ -88,6 +88,11 @@ CORRECT = {
     .replace("0, B)", "0, 块)").replace("B=", "块="),
     "an import for a plot": "import matplotlib.pyplot as plt\nfrom matplotlib import cm\n" + KERNEL,
     "a byte order mark": "\ufeff" + KERNEL,
+    "a sparse matrix, unused, in a buffer": KERNEL.replace(
+        "    best = None\n",
+        "    best = None\n\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('matrix', torch.eye(4).to_sparse())\n",
+    ),
     "a benchmark in forward": with_launch(
         "        if self.best is None:\n"
         "            run = lambda b: k[(triton.cdiv(n, b),)](x, y, n, B=b)\n"

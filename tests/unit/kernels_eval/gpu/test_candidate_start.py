@@ -18,6 +18,7 @@ from kernels_eval.gpu.device.shared_memory import MIN_BYTES, rounded_up
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.phases import Phases
 from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.sandbox.messages import StateAnswer
 
 MIB = 1 << 20
 PROBLEM = """
@@ -119,16 +120,18 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     sets: Any = SimpleNamespace(most_calls=4, serial_calls=4, set_bytes=MIB, draw_ahead=lambda trials: None)
     sets.timed = lambda count: SimpleNamespace(sets=[[]] * count)
     sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]
-    reference: Any = SimpleNamespace(digest="d", eager_launches=[1], weights_for=lambda *_: {}, forward=lambda *_: None)
+    reference: Any = SimpleNamespace(
+        digest="d", eager_launches=[1], weights_for=lambda *_, **__: {}, forward=lambda *_: None
+    )
     waits = iter((7e-6, 6e-6, 8e-6) * 3)
 
     def empty_round(_: Any, gated: bool, held: bool = False, serial: bool = False) -> Round:
         made = (SerialCall(3e-6, next(waits), 1e-5),) if serial else ()
         return Round(RoundAnswer(kind="round", calls=()), 4e-6, serial=made)
 
-    def load(meanwhile: Any) -> dict[str, Any]:
+    def load(meanwhile: Any) -> StateAnswer:
         done.append("load")
-        return {}
+        return StateAnswer(kind="ready", state={})
 
     session: Any = SimpleNamespace(
         start=lambda job: done.append("start"), empty_round=empty_round, load=load, set_weights=lambda *_: None

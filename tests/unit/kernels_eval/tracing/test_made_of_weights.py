@@ -23,7 +23,7 @@ def remade(make: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
     handle = tracer.adopt(weight, FIRST_WEIGHT)
     tracer.start()
     with torch.no_grad(), tracer:
-        again = made.remake(tensor, {key_of(weight): handle}, tracer)
+        again = made.remake(tensor, {key_of(weight): handle}, tracer.promote)
     if again is None:
         return None
     assert (again.shape, again.stride(), again.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
@@ -145,3 +145,25 @@ def test_what_is_computed_of_weights_is_named() -> None:
     with MadeOfWeights() as made:
         model = Folded()
     assert sorted(made.computed(model)) == ["doubled", "scale"]
+
+
+class Sparse(torch.nn.Module):
+    """Keeps the parts of a sparse matrix, that matrix, and what it copies back from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 4))
+        matrix = self.weight.detach().to_sparse_csr()
+        self.register_buffer("values", matrix.values().clone())
+        self.register_buffer("matrix", matrix)
+        self.dense = torch.zeros(3, 4)
+        self.dense.copy_(matrix.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_constructor_may_make_sparse_tensors() -> None:
+    with MadeOfWeights() as made:
+        model = Sparse()
+    assert set(made.state_of(model)) == {"weight", "values"}
+    assert {name for _, name, _ in attributes(model)} == {"weight", "values", "dense"}
+    assert all(made.is_as_noted(tensor) for _, _, tensor in attributes(model))

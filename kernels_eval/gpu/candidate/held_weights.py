@@ -1,0 +1,65 @@
+"""Candidate's process on a GPU: the tensors of a model that the judge sets, and what its constructor made of them.
+
+The constructor runs on the host. What it transposed, flattened or padded is made again on the device, once the judge's
+weights are there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.sandbox.module_state import registered_state
+from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, carried_out, is_whole, key_of
+
+
+class HeldWeights:
+    """Weights of one model, from its constructor's end to the first round. Made before the model is moved."""
+
+    def __init__(self, model: Any, made: MadeOfWeights) -> None:
+        self._model = model
+        self._made = made
+        self._attributes = [(holder, name, tensor.detach()) for holder, name, tensor in attributes(model)]
+        self._registered = {name: tensor.detach() for name, tensor in registered_state(model).items()}
+        self.drawn = {name: tensor.detach() for name, tensor in made.state_of(model).items()}
+        """Parameters and buffers by name on the host, in the form that they were drawn in."""
+        self._weights: dict[int, torch.Tensor] = {}
+        self._made_of_them: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+
+    def targets(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
+        """Return the tensors on the device, by name, that the judge's weights of these shapes are copied to.
+
+        Called before anything is copied: the constructor's own values show what was not noted.
+        """
+        registered = registered_state(self._model)
+        targets: dict[str, torch.Tensor] = {}
+        for name, shape in shapes.items():
+            is_own = registered[name].shape == torch.Size(shape)
+            host = self._registered[name] if is_own else self.drawn[name]
+            targets[name] = registered[name] if is_own else torch.empty_like(host, device=cuda_driver.DEVICE)
+            if is_whole(host):
+                self._weights[key_of(host)] = targets[name].detach()
+        given = {id(target) for target in targets.values()}
+        self._made_of_them = [
+            (holder, name, host)
+            for holder, name, host in self._attributes
+            if id(holder[name]) not in given and self._made.is_as_noted(host)
+        ]
+        return targets
+
+    def remake(self) -> None:
+        """Make again, in place, what the constructor made of the tensors that the judge has set."""
+        for holder, name, host in self._made_of_them:
+            again = self._made.remake(host, self._weights, _on_device, _carried_out_there)
+            if again is not None:
+                holder[name].copy_(again)
+
+
+def _on_device(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(cuda_driver.DEVICE)
+
+
+def _carried_out_there(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+    there = {"device": torch.device(cuda_driver.DEVICE), "pin_memory": False}
+    return carried_out(whole, func, args, {name: there.get(name, value) for name, value in kwargs.items()})

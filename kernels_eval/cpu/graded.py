@@ -31,6 +31,8 @@ class Graded:
     """Sizes to judge again at, because programs did not grow with the rows as expected, or None."""
     needs_follow_up: bool = True
     """True if the verdict cannot be trusted without `follow_up`; False if only its times are less exact."""
+    tells_turns: bool = False
+    """True if the text tells that programs whose number does not grow with the rows take all rows."""
     executed_size: int | None = None
     """Largest leading size that kernels were run at."""
     seen: SeenRun | None = None
@@ -54,6 +56,12 @@ class Graded:
     """Properties that a correct kernel relies on and other devices do not promise."""
     is_certain: bool = False
     """True if a kernel that ran is wrong in the same way whatever is drawn: only its message depends on that."""
+
+    @property
+    def is_ended(self) -> bool:
+        """True if the judge's time or memory did not suffice."""
+        verdict = self.verdict
+        return verdict.status is Status.TIMEOUT or verdict.error_category == ErrorCategory.OUT_OF_MEMORY
 
 
 def timed(

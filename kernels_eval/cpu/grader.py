@@ -19,7 +19,8 @@ from kernels_eval.cpu.configurations import ConfigurationRuns
 from kernels_eval.cpu.full_size import uploads
 from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.larger_cut import is_beyond, is_larger_cut, larger_cut, relies_on_equal_sizes, with_a_cut
-from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.largest_size import SeenRun, fitting_sizes, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.loop_turns import tells_turns
 from kernels_eval.cpu.own_sizes import (
     MAY_GO_BY_SIZE,
     names_a_size,
@@ -143,11 +144,16 @@ class Grader:
         while (larger := larger_sizes(reference, sizes, graded.verdict, graded.follow_up)) is not None:
             if not larger and not graded.verdict.correct and is_beyond(reference, config):
                 break
+            if not larger and graded.verdict.correct:
+                fitting = fitting_sizes(sizes, graded.seen, reference.full_size, config.full_size_s, config.memory_mb)
+                if fitting == sizes and graded.tells_turns:
+                    break
+                larger = () if fitting == sizes else fitting
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
             graded.is_drawn |= smaller.is_drawn
             graded.is_certain &= smaller.is_certain  # why it came here may have been drawn
-            if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
+            if graded.is_ended and smaller.verdict.correct and not smaller.needs_follow_up:
                 return smaller
         return graded
 
@@ -166,7 +172,6 @@ class Grader:
         hardware = HARDWARE[config.roofline_hardware]
         ways = [Way(dict(each)) for each in combinations]
         runs = ConfigurationRuns(reference, seed, config, graded.seen)
-
         try:
             sensible(lambda: runs.all(lambda: self._session(config, limits, order), kernel_source, ways, graded))
             chosen = sensible(lambda: fastest(ways, hardware))
@@ -209,8 +214,7 @@ class Grader:
         if whole.work.is_too_large(config.timeout_s):
             return (Graded(other_program()) if verdict.correct else graded), cut
         again = self._grade_in(whole, kernel_source, config, seed, configurations)
-        is_ended = again.verdict.status is Status.TIMEOUT or again.verdict.error_category == ErrorCategory.OUT_OF_MEMORY
-        return (graded, cut) if is_ended and not verdict.correct else (again, whole)
+        return (graded, cut) if again.is_ended and not verdict.correct else (again, whole)
 
     def _refuse_if_too_large(self, whole: Reference, config: JudgeConfig) -> None:
         """Raise ReferenceFailedError if kernels cannot be interpreted at the smallest sizes that the problem allows."""
@@ -348,6 +352,8 @@ def _timed_by_estimate(trials: Trials, trace: TraceAnswer) -> Graded:
         graded.follow_up, graded.needs_follow_up = follow_up(
             large, trials.estimated, launches, trials.sizes, full_size, reference.has_products
         )
+        shares = [launch.busy_share for launch in large if launch.kernel_number >= 0]
+        graded.tells_turns = tells_turns(last, trace, trials.session.kernels, shares, full_size / trials.sizes[1])
     return graded
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernels_eval.cost.launch import Launch
+from kernels_eval.cpu.size_schedule import Sizes
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
 from kernels_eval.trace.schema import Operate, TraceAnswer, Upload
 
@@ -73,3 +74,13 @@ def largest_size(seen: SeenRun, full_size: int, budget_s: float, memory_mb: int)
             return size
         size //= 2
     return None
+
+
+def fitting_sizes(sizes: Sizes, seen: SeenRun | None, full_size: int | None, budget_s: float, memory_mb: int) -> Sizes:
+    """Return the full size if it fits, else the largest pair of sizes that does; `sizes` if they are as large."""
+    if seen is None or full_size is None:
+        return ()
+    size = largest_size(seen, full_size, budget_s, memory_mb)
+    if size is None:
+        return sizes
+    return () if size == full_size else (size // 2, size)

@@ -6,7 +6,7 @@ concluded, as where a condition leaves programs out.
 """
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from kernels_eval.cpu.kernel_numbers import KernelNumbers, Number
 from kernels_eval.cpu.row_loops import kernel_tree
 from kernels_eval.trace.kernel_syntax import constexpr_parameters
-from kernels_eval.trace.schema import KernelSource, LaunchKernel
+from kernels_eval.trace.schema import KernelSource, LaunchKernel, TraceAnswer
 
 _RANGES = ("range", "static_range")
 _HINTS = {"num_stages", "loop_unroll_factor", "flatten", "disallow_acc_multi_buffer", "warp_specialize"}
@@ -54,6 +54,23 @@ def shared_loop(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource, 
     (before, few), (after, many) = counts
     is_explained = before * (1 - _ALIKE[0]) <= busy_share <= before * (1 + _ALIKE[0]) + _ALIKE[1]
     return SharedLoop(after, many / few) if is_explained else None
+
+
+def tells_turns(
+    seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource], shares: Iterable[float], times: float
+) -> bool:
+    """Return whether the text tells that programs, as many for all rows as for a few, take `times` as many turns.
+
+    `seen` and `true` are the same program at few rows and at `times` as many; `shares`: mean work over most work of
+    each launch, as counted in `seen`.
+    """
+    sources = {kernel.number: kernel for kernel in kernels}
+    for small, large, share in zip(seen.launches, true.launches, shares, strict=False):
+        if small.grid == large.grid:
+            loop = shared_loop(small, large, sources[large.kernel], share)
+            if loop is None or loop.turns < times * (1 - _ALIKE[1]):
+                return False
+    return True
 
 
 def longer_loops(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> float:

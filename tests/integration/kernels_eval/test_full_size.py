@@ -94,3 +94,37 @@ def test_what_is_paid_for_its_speed_has_been_run_at_the_full_size(judge: Judge) 
 def test_a_slow_kernel_is_run_there_only_if_it_is_drawn() -> None:
     with Judge(JudgeConfig(workers=1, compile="never", full_size_share=1e-12, full_size_speedup=100.0)) as judge:
         assert judge.evaluate(PROBLEM, HONEST).executed_size == 16
+
+
+SHARED = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, M, D, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), M, tl.num_programs(0)):
+        x = tl.load(x_ptr + row * D + cols, mask=cols < D, other=0.0)
+        tl.store(out_ptr + row * D + cols, tl.exp(x) + 1.0, mask=cols < D)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernel[(132,)](x, out, x.shape[0], x.shape[1], BLOCK=8192)
+        return out
+"""
+
+
+def test_rows_that_programs_share_are_run_as_far_as_the_memory_allows() -> None:
+    """What the text says of all rows is proved on some; where it does not, the full size alone is conclusive."""
+    problem = PROBLEM.replace("512, 32", "4096, 8192")
+    with Judge(JudgeConfig(workers=1, compile="never", memory_mb=512)) as judge:
+        shared = judge.evaluate(problem, SHARED)
+        some = [
+            judge.evaluate(problem, SHARED.replace("program_id(0), M,", f"program_id(0), {end},"))
+            for end in ("2048", "tl.minimum(M, 2048)")
+        ]
+    assert (shared.status, shared.executed_size, shared.full_size) == (Status.CORRECT, 1024, 4096), shared
+    assert not any(verdict.correct for verdict in some), some

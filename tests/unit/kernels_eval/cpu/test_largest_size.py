@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.largest_size import SeenRun, fitting_sizes, growth, largest_size, tensor_bytes
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.trace.schema import FIRST_OWN, TRACING_ANSWER, TraceAnswer
 
@@ -37,6 +37,20 @@ def test_the_full_size_or_the_largest_part_of_it_that_fits(
     change: dict[str, Any], full_size: int, expected: int | None
 ) -> None:
     assert largest_size(replace(SEEN, **change), full_size, budget_s=5.0, memory_mb=2048) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "full_size", "expected"),
+    [
+        (SEEN, 1024, ()),
+        (replace(SEEN, seconds=0.1), 1024, (256, 512)),
+        (replace(SEEN, seconds=3.0), 1024, (8, 16)),
+        (None, 1024, ()),
+        (SEEN, None, ()),
+    ],
+)
+def test_sizes_that_fit(seen: SeenRun | None, full_size: int | None, expected: tuple[int, ...]) -> None:
+    assert fitting_sizes((8, 16), seen, full_size, budget_s=5.0, memory_mb=2048) == expected
 
 
 @given(st.floats(1e-4, 10), st.floats(1, 3), st.integers(17, 1 << 20), st.floats(0.1, 100))

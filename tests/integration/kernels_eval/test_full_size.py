@@ -118,7 +118,7 @@ class ModelNew(nn.Module):
 
 
 def test_rows_that_programs_share_are_run_as_far_as_the_memory_allows() -> None:
-    """What the text says of all rows is proved on some; where it does not, the full size alone is conclusive."""
+    """If the text tells that all rows are taken, some of them prove it; else the full size alone is conclusive."""
     problem = PROBLEM.replace("512, 32", "4096, 8192")
     with Judge(JudgeConfig(workers=1, compile="never", memory_mb=512)) as judge:
         shared = judge.evaluate(problem, SHARED)

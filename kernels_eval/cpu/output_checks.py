@@ -219,7 +219,9 @@ def _check_origins(origins: tuple[int, ...], kept: int, native: torch.Tensor, la
     if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
         share = origins[Origin.KERNEL] / native.numel()
         raise CandidateFailedError(
-            Status.REJECTED, ErrorCategory.OUTPUT_NOT_FROM_KERNEL, f"kernels stored {share:.0%} of {label}'s elements"
+            Status.REJECTED,
+            ErrorCategory.OUTPUT_NOT_FROM_KERNEL,
+            f"kernels stored {share:.0%} of {label}'s elements; PyTorch wrote others, or they are an input's",
         )
 
 

@@ -158,16 +158,29 @@ def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:
 
 def _fixed_texts(tree: ast.Module) -> set[str]:
     """Return the names that one statement of the file's own binds to a text, and nothing else binds anywhere."""
-    bound = [node.id for node in nodes_of(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
-    bound += [node.arg for node in nodes_of(tree) if isinstance(node, ast.arg)]
-    bound += [alias.asname or alias.name for node in nodes_of(tree) if isinstance(node, ast.alias) for alias in [node]]
-    return {
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for target in node.targets
-        if isinstance(target, ast.Name) and bound.count(target.id) == 1
-    }
+    bound = [name for node in nodes_of(tree) for name in _bound(node)]
+    return (
+        set()
+        if "*" in bound
+        else {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+            for target in node.targets
+            if isinstance(target, ast.Name) and bound.count(target.id) == 1
+        }
+    )
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """Return the names that a part of a file may bind, whatever to."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, ast.alias):
+        return [node.asname or node.name.partition(".")[0]]
+    return [value for field in ("name", "arg", "rest") if isinstance(value := getattr(node, field, None), str)]
 
 
 def _of_call(node: ast.AST, members: set[str], fixed: set[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What the host code and kernels of published libraries do besides computing: honest code that was refused before."""
+"""Idioms of published libraries, in host code and kernels, are honest code; what hides behind them is refused."""
 
 import pytest
 

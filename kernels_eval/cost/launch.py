@@ -8,10 +8,12 @@ from pydantic import Field
 from kernels_eval.frozen import FrozenModel
 
 DTYPE_NAMES = (
-    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
-    "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+    "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
 """Element types that can be sent as raw bytes."""
+MAX_ARGUMENTS = 256
+"""Arguments of a launch."""
 Size = Annotated[int, Field(ge=0, le=1 << 40)]
 Count = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Name = Annotated[str, Field(max_length=200)]
@@ -103,7 +105,7 @@ class Launch(FrozenModel):
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     is_copy: bool = False
     """It only copied or rearranged its inputs (kernels_eval.interpreter.copy_detection)."""
-    signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
+    signature: dict[Name, Name] = Field(default_factory=dict, max_length=MAX_ARGUMENTS)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`); of a tuple, a list of them in JSON."""
     constants: dict[Name, Constant] = Field(default_factory=dict, max_length=1000)
     """Values of the compile-time arguments, by name; of those within a tuple, by path (`sizes.2`)."""

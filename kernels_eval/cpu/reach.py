@@ -48,11 +48,15 @@ def reached(source: str) -> str | None:
     modules, members = dict(_library(nodes)), set(_members(nodes))
     bases = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     harmless = {id(part) for node in nodes for part in _asked_for_a_name(node)}
+    fixed = _fixed_texts(tree)
     for node in nodes:
         if id(node) in harmless:
             continue
         found = (
-            _of_name(node) or _of_module(node, modules, members, bases) or _of_call(node, members) or _of_import(node)
+            _of_name(node)
+            or _of_module(node, modules, members, bases)
+            or _of_call(node, members, fixed)
+            or _of_import(node)
         )
         if found is not None:
             return f"{found} (line {getattr(node, 'lineno', 0)})"
@@ -152,8 +156,38 @@ def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:
     return node, node.value.id if isinstance(node.value, ast.Name) else ""
 
 
-def _of_call(node: ast.AST, members: set[str]) -> str | None:
-    """Return a function that is given a name, or a program, that is made while the file runs."""
+def _fixed_texts(tree: ast.Module) -> set[str]:
+    """Return the names that one statement of the file's own binds to a text, and nothing else binds anywhere."""
+    bound = [name for node in nodes_of(tree) for name in _bound(node)]
+    return (
+        set()
+        if "*" in bound
+        else {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+            for target in node.targets
+            if isinstance(target, ast.Name) and bound.count(target.id) == 1
+        }
+    )
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """Return the names that a part of a file may bind, whatever to."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, ast.alias):
+        return [node.asname or node.name.partition(".")[0]]
+    return [value for field in ("name", "arg", "rest") if isinstance(value := getattr(node, field, None), str)]
+
+
+def _of_call(node: ast.AST, members: set[str], fixed: set[str]) -> str | None:
+    """Return a function that is given a name, or a program, that is made while the file runs.
+
+    `fixed`: names that stand for one text; the text itself is looked at wherever it is written.
+    """
     if not isinstance(node, ast.Call) or not node.args:
         return None
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -167,4 +201,5 @@ def _of_call(node: ast.AST, members: set[str]) -> str | None:
     if root in members and name != "getattr":
         return f"{name} of {root}"
     is_open = root in _OPEN and not (root == "self" and isinstance(of, ast.Attribute))
-    return None if is_open or isinstance(node.args[1], ast.Constant) else f"{name} of a name that is made at run time"
+    is_fixed = isinstance(node.args[1], ast.Constant) or getattr(node.args[1], "id", None) in fixed
+    return None if is_open or is_fixed else f"{name} of a name that is made at run time"

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -18,11 +19,13 @@ from triton.language.extra import libdevice
 from kernels_eval.interpreter.triton_patches import control_flow
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
-from kernels_eval.interpreter.triton_patches.names import interpreter_globals, rewritten
+from kernels_eval.interpreter.triton_patches.names import compiled_function, interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import (
     BUILTINS,
     INTERPRETER_NAMES,
+    LIMITS,
     OF_CONSTANTS,
     checked_tree,
     constexpr_parameters,
@@ -33,6 +36,7 @@ from kernels_eval.trace.schema import (
     KernelReference,
     KernelSource,
     LanguageName,
+    Limits,
     ModuleName,
     Plain,
     Sequence,
@@ -79,8 +83,11 @@ class KernelLibrary:
         if isinstance(value, ModuleName):
             return self._module(value.name)
         if isinstance(value, LanguageName):
-            owner = tl.standard if value.name in OF_CONSTANTS else self._module(value.module)
-            return getattr(owner, value.name)
+            if value.name in OF_CONSTANTS:
+                return self._of_constants(getattr(tl.standard, value.name, None) or getattr(tl.core, value.name))
+            return getattr(self._module(value.module), value.name)
+        if isinstance(value, Limits):
+            return limits_of(value.name)
         if isinstance(value, Constexpr):
             return tl.constexpr(self.value_of(value.value))
         if isinstance(value, KernelReference):
@@ -92,6 +99,11 @@ class KernelLibrary:
         assert isinstance(value, Plain)
         return value.value
 
+    def _of_constants(self, function: Any) -> Any:
+        """Return a function of constants as it is called: Triton's compiler calls no plain one."""
+        is_plain = isinstance(function, types.FunctionType) and not self._for_interpreter
+        return compiled_function(function, is_constexpr=True) if is_plain else function
+
     def _module(self, name: str) -> Any:
         return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
 
@@ -101,7 +113,7 @@ class KernelLibrary:
         if self._for_interpreter and not kernel.is_constexpr_function:
             namespace |= interpreter_globals(INTERPRETER_NAMES) | control_flow.GLOBALS
             namespace["__builtins__"] = _SAFE_BUILTINS | control_flow.BUILTINS
-            variables = {name for name, value in kernel.globals.items() if isinstance(value, Plain)}
+            variables = {name for name, value in kernel.globals.items() if isinstance(value, Plain | Limits)}
             function = rewritten(control_flow.rewrite(function, variables))
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
         returns, function.returns = function.returns, None
@@ -138,6 +150,13 @@ def dtype_named(name: str) -> tl.dtype:
     if name not in _DTYPES:
         raise ValueError(f"{name} is no type of Triton")
     return _DTYPES[name]
+
+
+def limits_of(name: str) -> types.SimpleNamespace:
+    """Return the numbers of `torch.finfo` or `torch.iinfo` of a type of PyTorch, by its name."""
+    dtype = DTYPES[name]
+    limits: Any = (torch.finfo if dtype.is_floating_point or dtype.is_complex else torch.iinfo)(dtype)
+    return types.SimpleNamespace(**{member: getattr(limits, member, None) for member in LIMITS})
 
 
 def _on_constants(function: types.FunctionType) -> Callable[..., Any]:

@@ -17,7 +17,9 @@ COUNTED = (
     torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
     torch.float64,
 )  # fmt: skip
-"""Types in which kernels and host code may count."""
+"""Types in which kernels and host code may count, and in which PyTorch calculates."""
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Types in which PyTorch does not calculate, and those whose bits count alike."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""
 LEAST_GAP, _MOST_GAP = 96 << 10, 1 << 20
@@ -31,6 +33,12 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Types by bytes of an element: constants are compared bit by bit."""
 _LEAST_OF_KERNELS = 0.05
 """Share of an output's elements from which on kernels stored more than a trace of it."""
+
+
+def as_counted(numbers: torch.Tensor) -> torch.Tensor | None:
+    """Return numbers in a type in which one may count, sharing memory; None if they are of no such type."""
+    numbers = numbers.view(_SIGNED.get(numbers.dtype, numbers.dtype))
+    return numbers if numbers.dtype in COUNTED else None
 
 
 class ProgramError(Exception):
@@ -73,16 +81,19 @@ class TensorStore:
 
         The tensors share the storages' memory.
         """
-        return {
-            number: storage.memory[: storage.memory.numel() // storage.dtype.itemsize * storage.dtype.itemsize].view(
-                storage.dtype
+        found = {
+            number: as_counted(
+                storage.memory[: storage.memory.numel() // storage.dtype.itemsize * storage.dtype.itemsize].view(
+                    storage.dtype
+                )
             )
             for number, storage in self._storages.items()
             if number >= FIRST_WEIGHT
             and storage.origins is not None
-            and storage.dtype in COUNTED
+            and storage.dtype is not None
             and storage.memory.numel() <= most_bytes
         }
+        return {number: values for number, values in found.items() if values is not None}
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Use memory that the judge filled as a storage (no copy)."""

@@ -9,7 +9,7 @@ or cannot translate it: no honest kernel is lost.
 import ast
 from collections.abc import Mapping
 
-from kernels_eval.trace.schema import Global, KernelSource, LanguageName, ModuleName
+from kernels_eval.trace.schema import Global, KernelSource, LanguageName, Limits, ModuleName
 
 BUILTINS = frozenset(
     {"range", "len", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list", "isinstance", "slice"}
@@ -34,8 +34,8 @@ INTERPRETER_NAMES = _words(
     """
 )
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
-OF_CONSTANTS = ("_log2", "_is_power_of_two")
-"""Private functions of `triton.language.standard` that kernels import: they compute constants."""
+OF_CONSTANTS = ("_log2", "_is_power_of_two", "get_int_dtype")
+"""Functions of `triton.language.standard` and `.core` that kernels import: they compute constants."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
     "triton.language": _words(
@@ -52,7 +52,7 @@ _MODULES: dict[str, frozenset[str]] = {
         sqrt sqrt_rn squeeze static_assert static_print static_range store store_tensor_descriptor sub sum
         swizzle2d tensor tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8
         uint_to_uniform_float umulhi unsqueeze view void where xor_sum zeros zeros_like advance PropagateNan
-        get_int_dtype
+        get_int_dtype bitonic_merge
         """
     )
     | frozenset(OF_CONSTANTS),
@@ -111,6 +111,8 @@ _VALUE_ATTRIBUTES = _words(
     is_uint32 is_uint64 name pointee
     """
 )
+LIMITS = ("min", "max", "eps", "tiny", "smallest_normal", "resolution", "bits")
+"""Attributes of `torch.finfo` and `torch.iinfo`, which defaults of parameters may use."""
 _STATEMENTS = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr, ast.Return, ast.Pass, ast.Assert,
     ast.Break, ast.Continue, ast.Raise,
@@ -243,6 +245,10 @@ class _Check:
             if self._module_of(node.value) is not None:
                 self._check_member(node)
                 return
+            if isinstance(node.value, ast.Name) and isinstance(self._declared.get(node.value.id), Limits):
+                if node.attr in LIMITS:
+                    return
+                self._refuse(node, f"a kernel cannot use {ast.unparse(node)}")
             if node.attr not in _VALUE_ATTRIBUTES:
                 self._refuse(node, f"a kernel cannot use the attribute .{node.attr}{_instead_of(node)}")
             if not isinstance(node.ctx, ast.Load):

@@ -12,12 +12,13 @@ from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel,
 
 TRITON_NAMES = {
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "uint8": "u8",
-    "int16": "i16", "int32": "i32", "int64": "i64", "bool": "u1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
+    "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "bool": "u1",
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
 }  # fmt: skip
 """PyTorch's names of types -> Triton's."""
 _ITEM_SIZES = {
-    "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int64": 8, "uint64": 8,
+    "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _DIVISOR = 16
 _COMPILED = ("num_warps", "num_stages", "num_ctas", "maxnreg")

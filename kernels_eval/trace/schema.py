@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from kernels_eval.cost.launch import DTYPE_NAMES, Name, Size
+from kernels_eval.cost.launch import DTYPE_NAMES, MAX_ARGUMENTS, Name, Size
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
 
@@ -150,7 +150,7 @@ class LaunchKernel(FrozenModel):
 
     kind: Literal["launch"] = "launch"
     kernel: Number
-    arguments: Annotated[dict[Identifier, Value], Field(max_length=256)]
+    arguments: Annotated[dict[Identifier, Value], Field(max_length=MAX_ARGUMENTS)]
     grid: tuple[Size, Size, Size]
     options: Annotated[dict[Identifier, int], Field(max_length=16), AfterValidator(_with_warps)] = Field(
         default_factory=dict
@@ -222,6 +222,13 @@ class LanguageName(FrozenModel):
     module: Literal["triton.language", "libdevice"] = "triton.language"
 
 
+class Limits(FrozenModel):
+    """A global that is `torch.finfo` or `torch.iinfo` of a type. Triton lets defaults of parameters use it."""
+
+    kind: Literal["limits"] = "limits"
+    name: DtypeName
+
+
 class Constexpr(FrozenModel):
     """A global that is wrapped in `tl.constexpr`."""
 
@@ -230,7 +237,8 @@ class Constexpr(FrozenModel):
 
 
 Global = Annotated[
-    ModuleName | LanguageName | Constexpr | Plain | TypeName | KernelReference | Sequence, Field(discriminator="kind")
+    ModuleName | LanguageName | Limits | Constexpr | Plain | TypeName | KernelReference | Sequence,
+    Field(discriminator="kind"),
 ]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from kernels_eval.interpreter.tensor_counters import TensorCounters
-from kernels_eval.interpreter.tensor_store import COUNTED
+from kernels_eval.interpreter.tensor_store import as_counted
 from kernels_eval.tracing.kept_values import Kept, Setter, kept_values, length_setter
 from kernels_eval.tracing.traced_tensor import TracedTensor
 
@@ -103,7 +103,8 @@ class Counters:
         left = _MOST_BYTES
         for kept in kept_values(self._roots):
             numbers = _on_host(kept.value)
-            if numbers is not None and numbers.dtype in COUNTED and numbers.nbytes <= min(most_bytes, left):
+            numbers = None if numbers is None else as_counted(numbers)
+            if numbers is not None and numbers.nbytes <= min(most_bytes, left):
                 found[kept.place] = numbers
                 left -= numbers.nbytes
         return found

@@ -70,7 +70,8 @@ def install(tracer: Tracer) -> None:
     set_driver(VirtualDriver())
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     cuda: Any = torch.cuda
-    cuda.synchronize = lambda *_, **__: tracer.synchronise()
+    accelerator: Any = torch.accelerator
+    cuda.synchronize = accelerator.synchronize = lambda *_, **__: tracer.synchronise()
     inert: Any = _Inert
     inert.synchronize = lambda *_, **__: tracer.synchronise()
     _install_graphs(torch.cuda, tracer)
@@ -113,9 +114,23 @@ def install_device(capability: tuple[int, int]) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
     cuda._DeviceGuard = _Inert
+    _install_generic(cuda)
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(cuda.nvtx, name, _answering(0))
     torch.backends.cudnn.enabled = False  # else a CUDA build of PyTorch asks the driver, which is not there
+
+
+def _install_generic(cuda: Any) -> None:
+    """Make the functions of PyTorch that mean whichever device there is mean torch.cuda."""
+    torch.get_device_module = _answering(cuda)  # pyright: ignore[reportAttributeAccessIssue]
+    accelerator: Any = torch.accelerator
+    accelerator.current_accelerator = _answering(torch.device("cuda"))
+    accelerator.current_device_index = accelerator.current_device_idx = cuda.current_device
+    accelerator.set_device_index = accelerator.set_device_idx = accelerator.set_stream = _answering(None)
+    accelerator.device_index = _Inert
+    for name in ("is_available", "device_count", "current_stream", "empty_cache", "memory_allocated",
+                 "max_memory_allocated", "memory_reserved", "reset_peak_memory_stats"):  # fmt: skip
+        setattr(accelerator, name, getattr(cuda, name))
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

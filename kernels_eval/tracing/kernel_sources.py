@@ -155,10 +155,14 @@ class KernelSources:
                 raise UnknownGlobalError(f"{place}: a kernel cannot use the module {value.__name__}")
             return {"kind": "module", "name": found}
         public = self._language.get(id(value))
+        if public is None and is_constexpr_function(value):
+            public = self._language.get(id(value.fn))
         if public is not None:
             return {"kind": "language", "name": public}
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
             return {"kind": "language", "name": value.__name__, "module": "libdevice"}
+        if isinstance(value, torch.finfo | torch.iinfo):
+            return {"kind": "limits", "name": str(value.dtype)}
         called = value.value if isinstance(value, tl.constexpr) else value if is_constant else None
         try:
             if isinstance(called, types.FunctionType):
@@ -270,7 +274,12 @@ _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if n
 
 def _members_of_the_language() -> dict[int, str]:
     """Return the names of the language's members by identity. To be asked after the interpreter has replaced some."""
-    of_constants = {id(getattr(tl.standard, name)): name for name in OF_CONSTANTS if hasattr(tl.standard, name)}
+    of_constants = {
+        id(getattr(module, name)): name
+        for module in (tl.standard, tl.core)
+        for name in OF_CONSTANTS
+        if hasattr(module, name)
+    }
     return of_constants | {
         id(value): name
         for module in (tl.math, tl.core, tl.standard, tl)

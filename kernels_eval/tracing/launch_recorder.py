@@ -29,6 +29,8 @@ from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalErro
 from kernels_eval.tracing.tracer import Tracer
 
 _MAX_OPTION = 1 << 30
+_DEEPEST_TENSOR = 3
+"""Attributes of attributes in which the tensor of an object is looked for."""
 
 
 class KernelArgumentError(Exception):
@@ -110,10 +112,28 @@ class LaunchRecorder:
             }
         if isinstance(value, tuple):
             return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
+        if callable(getattr(value, "data_ptr", None)):
+            return self._encode(_tensor_behind(value), name)
         try:
             return self._sources.encode(value)
         except UnknownGlobalError as error:
             raise KernelArgumentError(f"argument {name}: {error}") from error
+
+
+def _tensor_behind(value: Any) -> torch.Tensor:
+    """Return the tensor of an object that has an address and a type, which Triton takes for a tensor.
+
+    It is looked for in the object's attributes, and in theirs. Raises KernelArgumentError if none has that address.
+    """
+    waiting, address = [(value, 0)], value.data_ptr()
+    for held, depth in waiting:
+        if isinstance(held, torch.Tensor):
+            if held.data_ptr() == address and held.dtype == value.dtype:
+                return held
+        elif depth < _DEEPEST_TENSOR:
+            waiting += [(each, depth + 1) for each in getattr(held, "__dict__", {}).values()]
+    kind = type(value).__name__
+    raise KernelArgumentError(f"a {kind} with a data_ptr of its own holds no tensor of this address and this type")
 
 
 class _Warmed(WarmedKernel):

@@ -31,21 +31,31 @@ class _Import:
 
 
 class _Module:
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, aliases: Mapping[str, str]) -> None:
         path = folder.joinpath(*name.split("."))
         self.is_package = (path / "__init__.py").exists()
         path = path / "__init__.py" if self.is_package else path.with_suffix(".py")
         if not path.exists():
             raise CannotBundleError(f"{name}: no such module")
-        self.name = name
+        self.name, self._aliases = name, aliases
         self.text = path.read_text(encoding="utf-8")
         self.lines = self.text.splitlines()
         self.tree = ast.parse(self.text)
 
     @cached_property
-    def definitions(self) -> dict[str, ast.stmt]:
-        """Statements of the module by the names that they define; the last one counts."""
-        return {name: node for node in self.tree.body for name in _defined(node)}
+    def definitions(self) -> dict[str, list[ast.stmt]]:
+        """Statements of the module by the names that they define; of those that replace a name, the last one."""
+        found: dict[str, list[ast.stmt]] = {}
+        for node in self.tree.body:
+            for name in _defined(node):
+                found[name] = [*(found.get(name, []) if _keeps_earlier(node, name) else []), node]
+        return found
+
+    @cached_property
+    def stars(self) -> list[str]:
+        """Modules of which all names are imported."""
+        found = (node for node in _own_statements(self.tree.body) if isinstance(node, ast.ImportFrom))
+        return [self._absolute(node) for node in found if node.names[0].name == "*"]
 
     @cached_property
     def imports(self) -> dict[str, _Import]:
@@ -72,7 +82,8 @@ class _Module:
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
-            return node.module or ""
+            first, dot, rest = (node.module or "").partition(".")
+            return self._aliases.get(first, first) + dot + rest
         parts = self.name.split(".")
         base = parts[: len(parts) - node.level + self.is_package]
         return ".".join([*base, *([node.module] if node.module else [])])
@@ -85,6 +96,8 @@ class Bundle:
     folder: Path
     package: str
     stand_ins: Mapping[str, str] = field(default_factory=dict[str, str])
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Packages' own names of modules, by the first part under which they are imported."""
     _texts: list[str] = field(default_factory=list[str])
     _taken: dict[str, str] = field(default_factory=dict[str, str])
     """Module that each name was taken from."""
@@ -99,7 +112,7 @@ class Bundle:
 
     def _module(self, name: str) -> _Module:
         if name not in self._modules:
-            self._modules[name] = _Module(self.folder, name)
+            self._modules[name] = _Module(self.folder, name, self.aliases)
         return self._modules[name]
 
     def _take(self, module: _Module, name: str) -> bool:
@@ -110,15 +123,20 @@ class Bundle:
         elif name in module.imports:
             self._import(module.imports[name], name)
         else:
-            return False
+            own = (each for each in module.stars if each.split(".")[0] == self.package)
+            return any(self._take(self._module(each), name) for each in own)
         return True
 
     def _define(self, module: _Module, name: str) -> None:
-        node = module.definitions[name]
-        if self._has_same(name, module, node) or self._is_taken(name, module.name):
+        nodes = module.definitions[name]
+        if self._has_same(name, module, nodes[-1]) or self._is_taken(name, module.name):
             return
-        for each in _defined(node):
-            self._taken[each] = module.name
+        self._taken |= {each: module.name for node in nodes for each in _defined(node) if each not in self.stand_ins}
+        for node in nodes:
+            self._state(module, name, node)
+
+    def _state(self, module: _Module, name: str, node: ast.stmt) -> None:
+        """Take what a statement needs, and the statement."""
         text = module.source(node)
         for alias in self._modules_in(module, node):
             parts = {each.attr for each in _attributes(node, alias)}
@@ -132,11 +150,11 @@ class Bundle:
         self._texts.append(text)
 
     def _has_same(self, name: str, module: _Module, node: ast.stmt) -> bool:
-        """Return whether a plain assignment was taken from another module with the same text: a logger, a constant."""
+        """Return whether another module's definition with the same text was taken: a logger, a constant, a helper."""
         before = self._modules.get(self._taken.get(name, ""))
-        if before is None or before is module or not isinstance(node, ast.Assign):
+        if before is None or before is module or not isinstance(node, ast.Assign | ast.FunctionDef):
             return False
-        return name in before.definitions and before.source(before.definitions[name]) == module.source(node)
+        return name in before.definitions and before.source(before.definitions[name][-1]) == module.source(node)
 
     def _modules_in(self, module: _Module, node: ast.stmt) -> list[str]:
         """Return the names in a statement that are modules of the package."""
@@ -213,8 +231,21 @@ def _defined(node: ast.stmt) -> list[str]:
     return found
 
 
+def _keeps_earlier(node: ast.stmt, name: str) -> bool:
+    """Return whether a definition may leave the earlier one in force or is made of it, as a decorated kernel is."""
+    if isinstance(node, ast.If | ast.Try):
+        return True
+    return isinstance(node, ast.Assign) and name in _names(node.value)
+
+
 def _names(node: ast.AST) -> Iterator[str]:
-    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+    """Yield the names in a statement, without a function's own variables."""
+    own: set[str] = set()
+    if isinstance(node, ast.FunctionDef):
+        own = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        own |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+        own -= {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part.id not in own)
 
 
 def _attributes(node: ast.AST, name: str) -> Iterator[ast.Attribute]:

@@ -65,7 +65,7 @@ class Operator:
         package = PACKAGES[self.package]
         module = f"{self.package}.{self.module}"
         made = package.made(folder) if package.made is not None else {}
-        bundle = Bundle(folder, self.package, {**package.stand_ins, **made})
+        bundle = Bundle(folder, self.package, {**package.stand_ins, **made}, package.aliases)
         path = folder.joinpath(*module.split(".")).with_suffix(".py")
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for word, (where, name) in package.first.items():

@@ -112,6 +112,87 @@ _LIGER = {
     "device_context": "import contextlib\n\ndef device_context(*args):\n    return contextlib.nullcontext()",
 }
 
+_OF_TRITON = {
+    "triton": "import triton",
+    "tl": "import triton.language as tl",
+    "tldevice": _LIBDEVICE.format(name="tldevice"),
+    "init_logger": "init_logger = logging.getLogger",
+}
+_VLLM = {
+    **_OF_TRITON,
+    **_texts(_FALSE, "use_tensor_descriptor", "_prefer_narrow_kv_tile", "is_deep_gemm_e8m0_used"),
+    "current_platform": """
+import collections
+
+Capability = collections.namedtuple("Capability", "major minor")
+
+class current_platform:
+    is_cuda = is_cuda_alike = has_device_capability = staticmethod(lambda *args: True)
+    is_rocm = is_xpu = is_cpu = is_fp8_fnuz = is_arch_support_pdl = staticmethod(lambda *args: False)
+    get_device_capability = staticmethod(lambda *args: Capability(9, 0))
+    fp8_dtype = staticmethod(lambda: torch.float8_e4m3fn)
+""",
+    "envs": "class envs:\n    VLLM_BATCH_INVARIANT = False",
+    "HAS_TRITON": "HAS_TRITON = True",
+    "is_hip_": "is_hip_ = False",
+    "is_quantized_kv_cache": _FALSE.format(name="is_quantized_kv_cache"),
+    "_is_supported_kv_cache_dtype": "def _is_supported_kv_cache_dtype(*args):\n    return True",
+    "async_tensor_h2d": "async_tensor_h2d = None",
+    "gpu_sync_allowed": _CONTEXT.format(name="gpu_sync_allowed"),
+    "num_compute_units": "def num_compute_units(*args):\n    return 132",
+    "get_max_shared_memory_bytes": "def get_max_shared_memory_bytes(*args):\n    return 232448",
+    "try_get_optimal_ssm_config": "def try_get_optimal_ssm_config(*args):\n    return 16, 4",
+    "selective_state_update_cpu": "selective_state_update_cpu = None",
+    "set_triton_allocator": "set_triton_allocator = None",
+}
+_SGLANG = {
+    **_OF_TRITON,
+    **_texts(
+        _FALSE, "is_hip", "is_musa", "is_npu", "is_xpu", "is_cpu", "is_sm121", "is_hip_runtime", "is_sail_runtime"
+    ),
+    **_texts(_FALSE, "is_gfx95_supported", "is_gfx1250_supported", "cpu_has_amx_support", "is_musa_runtime"),
+    **_texts(_FALSE, "is_arch_support_pdl", "is_batch_invariant_mode_enabled", "get_w8a8_block_int8_configs"),
+    **_texts(
+        _IDENTITY, "register_custom_op", "debug_kernel_api", "register_fake_if_exists", "select_impl", "input_guard"
+    ),
+    **_texts(_IDENTITY, "lazy_fallback"),
+    "check_cuda_graph_backend": _FALSE.format(name="check_cuda_graph_backend"),
+    "Phase": "class Phase:\n    PREFILL = None",
+    "Backend": "class Backend:\n    TC_PIECEWISE = None",
+    "row_scale_bf16": "row_scale_bf16 = None",
+    "is_cuda": "def is_cuda(*args):\n    return True",
+    "check_shared_mem": "def check_shared_mem(*args):\n    return True",
+    "get_device_core_count": "def get_device_core_count(*args):\n    return 132",
+    "get_device_name": "def get_device_name(*args):\n    return 'NVIDIA H100'",
+}
+_OTHERS = {
+    "cut_cross_entropy": {
+        "early_config_prune": "early_config_prune = None",
+        "estimate_matmul_time": "estimate_matmul_time = None",
+    },
+    "deepspeed": {
+        "get_accelerator": (
+            "class get_accelerator:\n    def on_accelerator(self, tensor):\n        return tensor.is_cuda"
+        )
+    },
+    "flashinfer": {"check_device": "def check_device(*args, **kwargs):\n    return None"},
+    "tritonllm": {
+        "target_info": (
+            "class target_info:\n    is_hip = staticmethod(lambda: False)\n    num_sms = staticmethod(lambda: 132)"
+        )
+    },
+    "xtuner": {
+        "get_device_name": "def get_device_name():\n    return 'cuda'",
+        "get_torch_device": "def get_torch_device():\n    return torch.cuda",
+    },
+}
+_PLAIN = (
+    "mlstm_kernels", "cut_cross_entropy", "sageattention", "transformer_engine", "triton_transformer", "torchtitan",
+    "ring_attention_pytorch", "native_sparse_attention_pytorch", "xtuner", "nemo", "torchrec",
+    "rotary_embedding_torch", "flashinfer", "deepspeed",
+)  # fmt: skip
+"""Packages whose host code asks the machine for little or nothing."""
+
 
 @dataclass(frozen=True)
 class Package:
@@ -124,6 +205,8 @@ class Package:
     """Returns more of them, from the unpacked package."""
     first: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Module and name of definitions that a stand-in needs, by a word of the modules that need it."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of its own modules, by the first part under which it imports them."""
 
 
 PACKAGES = {
@@ -151,5 +234,14 @@ PACKAGES = {
         Package("xformers", "xformers", {"libdevice_find": _FIND}),
         Package("bitsandbytes", "bitsandbytes"),
         Package("torchao", "torchao"),
+        Package("vllm", "vllm", _VLLM),
+        Package("sglang", "sglang", _SGLANG),
+        Package(
+            "tritonllm",
+            "tritonllm",
+            {**_OF_TRITON, **_OTHERS["tritonllm"]},
+            aliases={"triton_kernels": "tritonllm.triton_kernels"},
+        ),
+        *(Package(name.replace("_", "-"), name, _OF_TRITON | _OTHERS.get(name, {})) for name in _PLAIN),
     )
 }

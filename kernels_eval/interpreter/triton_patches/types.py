@@ -25,6 +25,10 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
                  "lt", "le", "gt", "ge", "eq", "ne")
 }  # fmt: skip
 """Methods of a compile-time constant that take a second operand."""
+_REFLECTED: dict[str, Callable[..., Any]] = {
+    f"__r{name.strip('_')}__": getattr(operator, name) for name in ("mod", "lshift", "rshift", "and_", "or_", "xor")
+}
+"""Methods that Triton's constants lack: compiled, the number on the left is a constant as well."""
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """Whole numbers that are 32-bit constants to Triton."""
 _PLAIN = frozenset(
@@ -73,6 +77,8 @@ def install() -> None:
     language.constexpr.type = property(lambda self: language.constexpr_type(self.value))
     for name, compute in _OPERATORS.items():
         setattr(language.constexpr, name, _with_tensors(getattr(language.constexpr, name), compute))
+    for name, compute in _REFLECTED.items():
+        setattr(language.constexpr, name, _reflected(compute))
     language.block_type.__init__ = _new_block_type
     language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
     language.tensor.__init__ = _new_tensor
@@ -97,6 +103,11 @@ def _with_tensors(on_constants: Callable[..., Any], compute: Callable[..., Any])
         return compute(self.value, other) if isinstance(other, _Tensor) else on_constants(self, other)
 
     return computed
+
+
+def _reflected(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator of a constant on the right, whose left operand is a number."""
+    return lambda self, other: language.constexpr(compute(other, self.value))
 
 
 def _shape(shape: Any) -> _Shape:

@@ -24,6 +24,14 @@ MODULES = {
         "def by_module(n):\n    return tools.SMALLEST\n"
         "def by_value(n):\n    return [tools]\n"
     ),
+    "lib/kernels.py": (
+        "import torch\nfrom lib.shared import *\nfrom own_tools.sizes import LEAST\n"
+        "def kernel(n):\n    return n + LEAST\n"
+        "def unused(entry):\n    return entry\n"
+        "try:\n    kernel = decorated(kernel)\nexcept RuntimeError:\n    pass\n"
+        "def first(settings):\n    inner = settings + 1\n    return kernel(inner)\n"
+    ),
+    "lib/shared.py": "def decorated(function):\n    return lambda n: 10 * function(n)\n",
     "lib/settings.py": "def device():\n    return 'asks the machine'\n",
 }
 
@@ -46,6 +54,15 @@ def test_definitions_come_with_what_they_name(folder: Path) -> None:
     assert "asks the machine" not in text
     assert "import math as" not in text
     assert "import math" in text
+
+
+def test_a_kernel_comes_with_what_decorates_it_later(folder: Path) -> None:
+    text = Bundle(folder, "lib", aliases={"own_tools": "lib.tools"}).take("lib.kernels", "first")
+    names: dict[str, object] = {}
+    exec(text, names)
+    assert names["first"](1) == 60  # type: ignore[operator]
+    assert "unused" not in text
+    assert "asks the machine" not in text
 
 
 def test_what_cannot_be_taken_is_named(folder: Path) -> None:

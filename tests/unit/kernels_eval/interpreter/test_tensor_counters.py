@@ -37,6 +37,18 @@ def test_a_counter_is_advanced_among_other_values(dtype: torch.dtype, number: in
     assert torch.equal(values[[0, 2, 3, 4, 5]], before[[0, 2, 3, 4, 5]])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_an_unsigned_counter_is_advanced(dtype: torch.dtype) -> None:
+    store, values = kept(torch.zeros(3, dtype=dtype))
+    counters, bits = TensorCounters(store.kept_values), values.numpy()
+    for _ in range(CALLS):
+        counters.observe()
+        bits[1] += 2
+    counters.observe()
+    counters.advance(20)
+    assert bits.tolist() == [0, 2 * CALLS + 40, 0]
+
+
 def test_a_counter_that_turns_round_is_left_alone() -> None:
     store, values = kept(torch.zeros(1, dtype=torch.int32))
     counters = TensorCounters(store.kept_values)

@@ -61,9 +61,10 @@ class ProblemCode:
             raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {said}") from error
 
     def model(self, weight_seed: int) -> torch.nn.Module:
-        """Build the reference model."""
+        """Build the reference model. It is copied later: PyTorch copies no tensor that a gradient goes through."""
         torch.manual_seed(weight_seed)
-        return self.call(lambda: self._names["Model"](*self.arguments))
+        with torch.no_grad():
+            return self.call(lambda: self._names["Model"](*self.arguments))
 
     def inputs(self) -> list[Any]:
         """Return what `get_inputs` returns."""

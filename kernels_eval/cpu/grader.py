@@ -244,7 +244,7 @@ class Grader:
             drawn = reference.draw(size, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, size, _FULL_SIZE_TRIAL, seed)
             with self._session(config, limits, order, configurations) as session:
-                session.load(kernel_source, reference.arguments, reference.weight_seed)
+                session.load(kernel_source, reference.arguments, reference.weight_seed, reference.nesting)
                 state = session.ready()
                 weights = reference.weights_for(state.state, lambda: inputs, state.plain, state.registered)
                 session.set_weights(weights)

@@ -86,7 +86,7 @@ class _Candidate:
         provide(job["source"], on_gpu=True)
         with backend.compiling():
             module = load_source(job["source"])
-            model = build_model(module, job["arguments"], job["weight_seed"], cuda_driver.DEVICE)
+            model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"], cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
         state = send_state(self._channel, model)

@@ -42,6 +42,7 @@ from kernels_eval.reference.cutting import CallWork
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.settings import set_settings
 from kernels_eval.sandbox.calibration import slowness
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -265,6 +266,7 @@ class Grader:
     def _reference(self, source: str) -> Reference:
         reference = self._references.pop(source, None) or self._new_reference(source)
         self._references[source] = reference
+        set_settings(reference.settings)
         if len(self._references) > _MAX_REFERENCES:
             self._references.popitem(last=False)
         return reference

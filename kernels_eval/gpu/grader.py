@@ -38,6 +38,7 @@ from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.settings import set_settings
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -231,6 +232,7 @@ class Grader:
                 self._references.popitem()
             release_unused_memory()
             known = self._references[source] = self._new_reference(source)
+        set_settings(known.settings)
         return known
 
     def _grade_once(

@@ -17,6 +17,7 @@ from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.cost.operators import FewSteps
 from kernels_eval.reference.factories import CudaOnCpu
 from kernels_eval.reference.inputs import as_fake, no_values
+from kernels_eval.reference.settings import settings
 from kernels_eval.reference.unchanged import PROBLEM, unchanged
 from kernels_eval.sandbox.nested_inputs import nest_inputs_of, unnested
 
@@ -36,6 +37,8 @@ class ProblemCode:
         module = types.ModuleType(PROBLEM)
         with self._virtual_default():
             self.call(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
+        self.settings = settings()
+        """Settings of PyTorch once its source was executed (kernels_eval.reference.settings)."""
         self._names = module.__dict__
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.nesting: list[Any] | None = None

@@ -30,6 +30,10 @@ def problem(forward: str, inputs: str = "torch.rand(256, 8)", init: str = "pass"
         problem("return x + torch.ones(8)", head="torch.set_default_device('cuda')"),
         problem("assert x.is_cuda\n        return x + 1"),
         problem("return x + torch.arange(8, device='cuda') + torch.tensor(1.0, device='cuda')"),
+        problem(
+            "return x + 1",
+            "torch.rand(256, 8, device='cuda', generator=torch.Generator(device='cuda').manual_seed(1))",
+        ),
     ],
 )
 def test_cuda_is_the_device_of_problems(source: str) -> None:

@@ -23,6 +23,12 @@ GLOBAL_FUNCTION = re.compile(
 )
 
 
+NOTHING_BUILT = (
+    "nothing is built with load_inline while the source is loaded or ModelNew is constructed: call it there, "
+    "not in forward"
+)
+
+
 class CudaBackend(Backend):
     """Kernels marked `__global__`."""
 
@@ -84,7 +90,7 @@ def recorded_extensions(request: dict[str, Any]) -> list[Extension]:
     if not extensions:  # some build where the model is built
         _try_to_construct(model_class, request["arguments"])
     if not extensions:
-        raise CandidateError("compile_error", ErrorCategory.NO_EXTENSION, "the source builds nothing with load_inline")
+        raise CandidateError("compile_error", ErrorCategory.NO_EXTENSION, NOTHING_BUILT)
     return extensions
 
 
@@ -102,13 +108,15 @@ class _Promised:
 
 
 def _replace_load_inline(function: Any) -> None:
+    import torch.cuda
     import torch.utils.cpp_extension as extensions
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("load: sources are given with load_inline")
+        raise RuntimeError("sources are given with load_inline, in no file and not to NVRTC")
 
     extensions.load_inline = function
     extensions.load = refuse
+    torch.cuda._compile_kernel = refuse  # pyright: ignore[reportPrivateUsage]
 
 
 def _try_to_construct(model_class: type, arguments: list[Any]) -> None:

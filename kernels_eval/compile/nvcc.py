@@ -28,6 +28,8 @@ from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "cuda_headers"
+_UNUSED = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
+"""Parts of CUDA's headers that `load_inline` leaves out: an operator of PyTorch's types would be ambiguous."""
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\d+)a?'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers")
@@ -48,7 +50,7 @@ def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
         return log
     source = folder / "cuda.cu"
     source.write_text(extension.cuda_text)
-    flags = [*LOGGED, *safe_flags(extension.cuda_flags), *_torch_flags()]
+    flags = [*LOGGED, *_torch_flags(), *safe_flags(extension.cuda_flags)]  # a later one counts
     ran = run([nvcc_path(), *flags, str(source), *output], folder)
     if ran.returncode:
         raise compile_error(ran.stderr or ran.stdout, source.name, len(IMPLICIT))
@@ -167,4 +169,5 @@ def _torch_flags() -> list[str]:
     if torch.version.cuda is None:
         folders.insert(0, HEADERS)
     flags = [f"-I{folder}" for folder in folders]
+    flags += [f"-D__CUDA_NO_{name}__" for name in _UNUSED]
     return [*flags, *LANGUAGE, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DTORCH_EXTENSION_NAME=extension"]

@@ -94,7 +94,7 @@ def gpu_target(name: str) -> GPUTarget:
 
 
 def _for_the_compiler(function: types.FunctionType, kernel: KernelSource, tree: ast.FunctionDef) -> Any:
-    return compiled_function(function, kernel.is_constexpr_function)
+    return compiled_function(function, kernel.is_constexpr_function, kernel.is_noinline)
 
 
 def _compile_one(library: KernelLibrary, launch: Launch, target: str) -> dict[str, Any]:
@@ -169,7 +169,8 @@ def compiler_message(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     located = re.match(r"at (\d+):\d+:", text)
     if located is None:
-        return describe(error)
+        refused = re.search(r"^ptxas .*?error\s*: (.+)$", text, re.MULTILINE)  # behind a general first line
+        return f"ptxas: {refused[1][:300]}" if refused else describe(error)
     caret = next((index for index, line in enumerate(lines) if set(line) == {"^"}), None)
     code = lines[caret - 1] if caret else ""
     said = " ".join(lines[caret + 1 :]) if caret is not None else lines[-1]

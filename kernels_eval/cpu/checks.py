@@ -86,7 +86,7 @@ class Trials:
     def check_loads(self) -> None:
         """Load the source, set the weights, and request the programs of the trials."""
         session, reference, seed = self.session, self.reference, self.seed
-        session.load(self.kernel_source, reference.arguments, reference.weight_seed)
+        session.load(self.kernel_source, reference.arguments, reference.weight_seed, reference.nesting)
         self._drawn = [
             reference.draw(size_of(self.sizes, number), number, seed, own=number == 0) for number in self.numbers
         ]

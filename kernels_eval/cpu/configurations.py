@@ -112,7 +112,7 @@ class ConfigurationRuns:
 
     def _begin(self, session: Session, source: str) -> None:
         """Load the candidate into a session."""
-        session.load(source, self._reference.arguments, self._reference.weight_seed)
+        session.load(source, self._reference.arguments, self._reference.weight_seed, self._reference.nesting)
         state = session.ready()
         draw = functools.partial(self._draw, self._size)
         session.set_weights(self._reference.weights_for(state.state, draw, state.plain, state.registered))

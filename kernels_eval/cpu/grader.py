@@ -43,6 +43,7 @@ from kernels_eval.reference.cutting import CallWork
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.loading import load_within_limits
 from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.settings import set_settings
 from kernels_eval.sandbox.calibration import slowness
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -248,7 +249,7 @@ class Grader:
             drawn = reference.draw(size, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, size, _FULL_SIZE_TRIAL, seed)
             with self._session(config, limits, order, configurations) as session:
-                session.load(kernel_source, reference.arguments, reference.weight_seed)
+                session.load(kernel_source, reference.arguments, reference.weight_seed, reference.nesting)
                 state = session.ready()
                 weights = reference.weights_for(state.state, lambda: inputs, state.plain, state.registered)
                 session.set_weights(weights)
@@ -267,8 +268,8 @@ class Grader:
         return graded, reference
 
     def _reference(self, source: str) -> Reference:
-        reference = self._references.pop(source, None) or self._new_reference(source)
-        self._references[source] = reference
+        self._references[source] = reference = self._references.pop(source, None) or self._new_reference(source)
+        set_settings(reference.settings)
         if len(self._references) > _MAX_REFERENCES:
             self._references.popitem(last=False)
         return reference

@@ -74,7 +74,7 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     `reference`: the problem at its own sizes. `graded`: the correct verdict on the cut one. Raises CandidateFailedError
     if host code fails at these sizes.
     """
-    session.load(source, reference.arguments, reference.weight_seed)
+    session.load(source, reference.arguments, reference.weight_seed, reference.nesting)
     own, plain, held = reference.state(False), reference.plain_state, session.ready()
     match = match_weights(own, held.state, plain, held.plain, held.registered)
     session.set_weights(given_weights({**plain, **own}, match, {**held.plain, **held.state}))

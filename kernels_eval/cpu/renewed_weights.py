@@ -30,7 +30,7 @@ def run_with_renewed_weights(
 
     Raises CandidateFailedError if anything is wrong. Does nothing if the problem has no trainable parameters.
     """
-    session.load(kernel_source, reference.arguments, reference.weight_seed)
+    session.load(kernel_source, reference.arguments, reference.weight_seed, reference.nesting)
     drawn = reference.draw(size, _TRIAL, seed, own=False)
     inputs, expected = reference.with_expected(drawn, size, _TRIAL, seed)
     trained = reference.trained(seed.generator("trained weights"))

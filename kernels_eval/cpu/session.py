@@ -131,7 +131,7 @@ class Session:
             child.__exit__()
         os.close(self._memory)
 
-    def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
+    def load(self, source: str, arguments: list[Any], weight_seed: int, nesting: list[Any] | None) -> None:
         """Send the source to be loaded; the answer is `ready()`. Raises CandidateFailedError if it reaches too far."""
         if (found := reached(source)) is not None:
             raise CandidateFailedError(
@@ -142,6 +142,7 @@ class Session:
             "source": source,
             "arguments": arguments,
             "weight_seed": weight_seed,
+            "nesting": nesting,
             "strict": self.strict,
             "step_cpu_s": self._step_cpu_s,
         }

@@ -29,6 +29,7 @@ from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.settings import unchanged_settings
 from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.sandbox.fork_server import ChildMain, ChildSetup, ForkServer, serve_fork_server
 from kernels_eval.sandbox.limits import die_with_parent
@@ -106,7 +107,8 @@ def serve_requests(
         except ChannelClosedError:
             return
         try:
-            reply = {"kind": "graded", **grade(request)}
+            with unchanged_settings():
+                reply = {"kind": "graded", **grade(request)}
         except ReferenceFailedError as failed:
             reply = {"kind": "reference_failed", "message": str(failed)}
         except InfrastructureError as fault:

@@ -37,6 +37,8 @@ from kernels_eval.gpu.timing.timer import Measured, UnreliableTimingError
 from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.reference.loading import load_within_limits
+from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.settings import set_settings
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -118,7 +120,7 @@ class Grader:
         state = self._state
         state.transport.reserve(MIN_BYTES)
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
-        job = _job("", JudgeConfig(), {}, [], 0, scratch)
+        job = _job("", JudgeConfig(), {}, None, scratch)
         limits = Limits(JUDGE_WALL_S, 1024, folder=scratch)
         try:
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
@@ -230,6 +232,7 @@ class Grader:
                 self._references.popitem()
             release_unused_memory()
             known = self._references[source] = self._new_reference(source)
+        set_settings(known.settings)
         return known
 
     def _grade_once(
@@ -243,7 +246,7 @@ class Grader:
         seed = SecretSeed(secrets.token_bytes(16))
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
         try:
-            job = _job(kernel_source, config, build, reference.arguments, reference.weight_seed, scratch)
+            job = _job(kernel_source, config, build, reference, scratch)
             run = self._run = CandidateRun(self._state, reference, config, seed, job, is_repeated)
             verdict = run.verdict()
             self.last_measured = run.measured
@@ -261,15 +264,19 @@ class Grader:
 
 
 def _job(
-    source: str, config: JudgeConfig, build: dict[str, Any], arguments: list[Any], weight_seed: int, scratch: str
+    source: str, config: JudgeConfig, build: dict[str, Any], reference: Reference | None, scratch: str
 ) -> dict[str, Any]:
-    """Return the job for a candidate's process, without the mapping of the shared memory."""
+    """Return the job for a candidate's process, without the mapping of the shared memory.
+
+    `reference`: None for a process that runs no candidate.
+    """
     return {
         "source": source,
         "backend": config.backend,
         "build": build,
-        "arguments": arguments,
-        "weight_seed": weight_seed,
+        "arguments": reference.arguments if reference else [],
+        "weight_seed": reference.weight_seed if reference else 0,
+        "nesting": reference.nesting if reference else None,
         "strict": config.policy == "strict",
         "scratch": scratch,
     }

@@ -53,8 +53,26 @@ class ResizedFactories(TorchFunctionMode):
         return (self._number(shape[0]), *shape[1:]) if len(shape) else tuple(shape)
 
 
+class _GeneratorOnCpu(torch.Generator):
+    """A generator for the virtual device."""
+
+    def __new__(cls, device: Any = None) -> torch.Generator:
+        """Make it on the CPU, whatever device is named."""
+        return super().__new__(cls, _CPU)  # pyright: ignore[reportCallIssue] (its stub names no device)
+
+
 class CudaOnCpu(TorchFunctionMode):
     """Has a problem that names the device `cuda` run on the CPU: the device is virtual on a machine without a GPU."""
+
+    def __enter__(self) -> Any:
+        """Begin; the class of generators is no function that a mode sees."""
+        self._generator, torch.Generator = torch.Generator, _GeneratorOnCpu
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        """End."""
+        torch.Generator = self._generator
+        super().__exit__(*error)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

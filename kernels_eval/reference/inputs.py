@@ -123,7 +123,9 @@ def passed_as(value: Any) -> Any:
         return value
     if type(value) in (list, tuple) and not any(isinstance(passed_as(item), TensorForm) for item in value):
         return value
-    raise ReferenceFailedError(f"get_inputs returns a {type(value).__name__}, expected tensors, numbers and strings")
+    raise ReferenceFailedError(
+        f"get_inputs returns a {type(value).__name__}, expected tensors, numbers, texts, lists and dictionaries"
+    )
 
 
 def address_of(value: Any) -> int:

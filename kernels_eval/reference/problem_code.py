@@ -7,6 +7,7 @@ import contextlib
 import pickle
 import re
 import types
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -16,7 +17,9 @@ from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.cost.operators import FewSteps
 from kernels_eval.reference.factories import CudaOnCpu
 from kernels_eval.reference.inputs import as_fake, no_values
+from kernels_eval.reference.settings import settings
 from kernels_eval.reference.unchanged import PROBLEM, unchanged
+from kernels_eval.sandbox.nested_inputs import nest_inputs_of, unnested
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
 
@@ -34,9 +37,20 @@ class ProblemCode:
         module = types.ModuleType(PROBLEM)
         with self._virtual_default():
             self.call(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
+        self.settings = settings()
+        """Settings of PyTorch once its source was executed (kernels_eval.reference.settings)."""
         self._names = module.__dict__
-        self.arguments: list[Any] = self.call(lambda: list(self._names["get_init_inputs"]()))
-        self.call(lambda: pickle.dumps(self.arguments))  # they are sent to another process
+        self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self.nesting: list[Any] | None = None
+        """Collections among the inputs that hold tensors (kernels_eval.sandbox.nested_inputs), once some were drawn."""
+        self.arguments = self._listed("get_init_inputs")
+        try:
+            pickle.dumps(self.arguments)
+        except Exception as error:
+            raise ReferenceFailedError(
+                "get_init_inputs returns an object that cannot be sent to a kernel's process: expected numbers, texts, "
+                f"tensors, and lists and dictionaries of them ({error})"
+            ) from error
 
     def device(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context that the problem's code needs on this machine."""
@@ -61,15 +75,30 @@ class ProblemCode:
             raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {said}") from error
 
     def model(self, weight_seed: int) -> torch.nn.Module:
-        """Build the reference model."""
+        """Build the reference model. It is copied later: PyTorch copies no tensor that a gradient goes through."""
         torch.manual_seed(weight_seed)
-        return self.call(lambda: self._names["Model"](*self.arguments))
+        with torch.no_grad():
+            model: torch.nn.Module = self.call(lambda: self._names["Model"](*self.arguments))
+        nest_inputs_of(model, self.nesting)
+        self._models.add(model)
+        return model
 
     def inputs(self) -> list[Any]:
-        """Return what `get_inputs` returns."""
-        found = self.call(self._names["get_inputs"])
+        """Return what `get_inputs` returns, without the collections that hold tensors: models take it so."""
+        leaves, nesting = unnested(self._listed("get_inputs"))
+        if nesting is not None and self.nesting is None:
+            self.nesting = nesting
+            for model in self._models:
+                nest_inputs_of(model, nesting)
+        return leaves
+
+    def _listed(self, name: str) -> list[Any]:
+        """Call a function of the problem that returns a list."""
+        found = self.call(self._names[name])
         if found is None:
-            raise ReferenceFailedError("get_inputs: expected a list of inputs, found nothing: does it return one?")
+            raise ReferenceFailedError(f"{name}: expected a list, found nothing: does it return one?")
+        if isinstance(found, dict | str | torch.Tensor):
+            raise ReferenceFailedError(f"{name}: expected a list, found a {type(found).__name__}")
         return self.call(lambda: list(found))
 
     def run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:

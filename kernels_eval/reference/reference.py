@@ -71,6 +71,7 @@ class Reference:
         self._models: dict[bool, torch.nn.Module] = {False: self._code.model(weight_seed)}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         self._reduction = Reduction(self._code, self._models[False])
+        self.settings, self.nesting = self._code.settings, self._code.nesting
         self.full_forms = self._reduction.full_forms
         """Inputs at the full size: forms of tensors, and plain values."""
         self.full_size = self._reduction.full_size

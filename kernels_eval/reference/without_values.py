@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, METADATA, MOVES, SETTERS, UNINITIALISED
 from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.sandbox.nested_inputs import nested
 
 _RUN = UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"_local_scalar_dense"}
 
@@ -22,7 +23,8 @@ def inputs_without_values(problem_source: str) -> list[Any]:
     code = ProblemCode(problem_source)
     with FakeTensorMode():
         drawn = code.inputs()
-    return tree_map_only(torch.Tensor, _unfilled, drawn)
+    inputs: list[Any] = tree_map_only(torch.Tensor, _unfilled, drawn)
+    return inputs if code.nesting is None else nested(code.nesting, inputs)
 
 
 class WithoutValues(TorchDispatchMode):

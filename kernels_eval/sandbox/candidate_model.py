@@ -16,6 +16,7 @@ from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, OversizedFrameError, send_frame
 from kernels_eval.sandbox.module_state import plain_state, registered_state
+from kernels_eval.sandbox.nested_inputs import nest_inputs_of
 from kernels_eval.sandbox.tensor_bytes import NAMES
 
 _MOST_COMPUTED = 5
@@ -38,14 +39,19 @@ def candidate_session(channel: socket.socket) -> Generator[None]:
         return
 
 
-def build_model(module: Any, arguments: list[Any], weight_seed: int) -> Any:
-    """Construct the ModelNew of a loaded source. Raises CandidateError if it fails."""
+def build_model(module: Any, arguments: list[Any], weight_seed: int, nesting: list[Any] | None = None) -> Any:
+    """Construct the ModelNew of a loaded source. Raises CandidateError if it fails.
+
+    `nesting`: the collections that it takes its flat inputs in.
+    """
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
         raise CandidateError("compile_error", ErrorCategory.MISSING_MODEL, "the source defines no class ModelNew")
     torch.manual_seed(weight_seed)
     with _constructing():
-        return model_class(*arguments)
+        model: Any = model_class(*arguments)
+        nest_inputs_of(model, nesting)
+        return model
 
 
 def move_model(model: Any, device: str) -> None:

@@ -179,6 +179,11 @@ def cpu_of_family_s(process: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_of_family_s, _forked_by(process)))
 
 
+def has_children(process: int) -> bool:
+    """Return whether a process has programs that run, or forks of its own; False if the system does not tell."""
+    return bool(_forked_by(process))
+
+
 def _scheduled(process: int, field: int) -> float:
     """Return one of the times that the scheduler keeps of a main thread, in seconds; 0 if it does not tell."""
     try:

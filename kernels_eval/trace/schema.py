@@ -254,6 +254,8 @@ class KernelSource(FrozenModel):
     globals: Annotated[dict[Identifier, Global], Field(max_length=500)] = Field(default_factory=dict)
     is_constexpr_function: bool = False
     """`triton.constexpr_function`: runs on plain values at compile time."""
+    is_noinline: bool = False
+    """`triton.jit(noinline=True)`: compiled as a function of its own, which takes no blocks."""
 
 
 class OutputView(FrozenModel):

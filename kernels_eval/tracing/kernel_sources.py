@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 import triton.language.extra
 
-from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
+from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel, is_noinline
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import OF_CONSTANTS, annotation_names, free_names
@@ -85,6 +85,7 @@ class KernelSources:
                 "source": part.source,
                 "line": part.line,
                 "is_constexpr_function": is_constant,
+                "is_noinline": is_noinline(function),
                 "globals": meanings,
             }
         )

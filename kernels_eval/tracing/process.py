@@ -96,7 +96,7 @@ class _Host:
             module = load_source(job["source"], hash=self._chance.hash_of)
             began = clock()
             with MadeOfWeights() as made:
-                model = build_model(module, job["arguments"], job["weight_seed"])
+                model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
             is_large = clock() - began > _LONGEST_BUILD_S
         state = send_state(self._channel, model, True, made.state_of(model), made.computed(model))
         header, _ = receive_frame(self._channel)
@@ -135,7 +135,7 @@ class _Host:
         """
         try:
             with fake_cuda.OnCpu(), MadeOfWeights() as made:
-                model = build_model(module, job["arguments"], job["weight_seed"])
+                model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
             state = {**plain_state(model), **made.state_of(model)}
             self._use_handles(model, made, _given(model, state, shapes))
         except (CandidateError, KeyError):

@@ -126,7 +126,9 @@ def _is_device_name(value: Any) -> bool:
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(self: TracedTensor, *_: Any, **__: Any) -> Any:
         self.kernels_eval_memory.tracer.violations.append(f"Tensor.{name}")
-        raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+        raise ForbiddenOperatorError(
+            f"Tensor.{name}: results have to be computed by the kernels, not on the host; `item()` reads a single value"
+        )
 
     return refuse
 

@@ -89,7 +89,7 @@ class _Candidate:
         with backend.compiling():
             module = load_source(job["source"])
             with MadeOfWeights() as made:
-                model = build_model(module, job["arguments"], job["weight_seed"])
+                model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
             held = HeldWeights(model, made)
             move_model(model, cuda_driver.DEVICE)
         if job["strict"]:

@@ -45,9 +45,14 @@ def is_constexpr_function(value: Any) -> bool:
     return isinstance(value, ConstexprFunction)
 
 
-def compiled_function(function: FunctionType, is_constexpr: bool) -> Any:
+def is_noinline(value: Any) -> bool:
+    """Return True for a result of `@triton.jit(noinline=True)`: it stays a function of its own."""
+    return bool(getattr(value, "kwargs", {}).get("noinline") or getattr(value, "noinline", False))
+
+
+def compiled_function(function: FunctionType, is_constexpr: bool, noinline: bool = False) -> Any:
     """Wrap a plain function for Triton's compiler, as its decorators do if nothing is interpreted."""
-    return ConstexprFunction(function) if is_constexpr else JITFunction(function)
+    return ConstexprFunction(function) if is_constexpr else JITFunction(function, noinline=noinline or None)
 
 
 def parameter_names(function: Any) -> list[str]:

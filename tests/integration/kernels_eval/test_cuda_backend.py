@@ -21,6 +21,15 @@ pytestmark = [
 ]
 
 
+OF_PYTORCH = """
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+template <typename T>
+__global__ void larger(const T* x, T* out) { out[0] = x[0] > T(0) ? x[0] : T(0); }
+template __global__ void larger<at::Half>(const at::Half* x, at::Half* out);
+"""
+
+
 @pytest.fixture(scope="module")
 def building_judge() -> Iterator[Judge]:
     with Judge(JudgeConfig(workers=1, device="cpu", compile_timeout_s=60.0, targets=("cuda:80", "cuda:90"))) as judge:
@@ -54,8 +63,8 @@ def test_each_kernel_is_judged_in_its_own_language() -> None:
 
 def test_headers_that_a_cpu_build_lacks(building_judge: Judge) -> None:
     source = gpu.cuda_kernel(
-        host="const at::cuda::OptionalCUDAGuard guard(x.device()); C10_CUDA_KERNEL_LAUNCH_CHECK();"
-    ).replace('source = """', 'source = """\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAGuard.h>')
+        host="const at::cuda::OptionalCUDAGuard guard(device_of(x)), other(x.device()); C10_CUDA_KERNEL_LAUNCH_CHECK();"
+    ).replace('source = """', f'source = """{OF_PYTORCH}')
     verdict = building_judge.evaluate(gpu.CUDA_PROBLEM, source, backend="cuda")
     assert verdict.error_category == "not_run_without_gpu", verdict
 

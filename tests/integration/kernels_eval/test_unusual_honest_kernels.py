@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels_eval import Judge, Status, Verdict
+from kernels_eval import Judge, JudgeConfig, Status, Verdict
 
 PROBLEM = """
 import torch
@@ -151,6 +151,15 @@ def test_an_exception_without_a_text_is_an_exception(judge: Judge) -> None:
     text = "        class E(Exception):\n            __str__ = None\n        raise E\n"
     verdict = judged(judge, with_launch(text))
     assert (verdict.status, verdict.error_category) == (Status.RUNTIME_ERROR, "exception")
+
+
+def test_settings_of_one_problem_are_not_those_of_the_next() -> None:
+    half = PROBLEM.replace("class Model", "torch.set_default_dtype(torch.float16)\n\n\nclass Model")
+    wide = KERNEL.replace("empty_like(x)", "empty_like(x, dtype=torch.float32)")
+    with Judge(JudgeConfig(workers=1, device="cpu")) as judge:
+        assert judged(judge, wide, half).error_category == "wrong_dtype"
+        assert judged(judge, wide).correct
+        assert judged(judge, wide + "# again\n", half).error_category == "wrong_dtype"
 
 
 ROWS = PROBLEM.replace("torch.relu(x) * 2.0", "x.sum(1)")

@@ -63,3 +63,5 @@ def test_a_message_names_the_kernels_own_line() -> None:
     found = compiler_message(ValueError(text))
     assert found == "ValueError: NameError('missing is not defined') (line 3 of the kernel: y = x + missing)"
     assert "division by zero" in compiler_message(ZeroDivisionError("division by zero"))
+    text = "PTXAS error\n`ptxas` stderr:\nptxas /tmp/a.ptx, line 62; error   : Modifier '.a' is wrong\nptxas fatal : aborted"
+    assert compiler_message(RuntimeError(text)) == "ptxas: Modifier '.a' is wrong"

@@ -30,6 +30,10 @@ def problem(forward: str, inputs: str = "torch.rand(256, 8)", init: str = "pass"
         problem("return x + torch.ones(8)", head="torch.set_default_device('cuda')"),
         problem("assert x.is_cuda\n        return x + 1"),
         problem("return x + torch.arange(8, device='cuda') + torch.tensor(1.0, device='cuda')"),
+        problem(
+            "return x + 1",
+            "torch.rand(256, 8, device='cuda', generator=torch.Generator(device='cuda').manual_seed(1))",
+        ),
     ],
 )
 def test_cuda_is_the_device_of_problems(source: str) -> None:
@@ -78,3 +82,25 @@ def test_running_statistics_keep_their_values() -> None:
     model = code.model(1)
     code.run(model, code.inputs())
     assert bool((dict(model.named_buffers())["norm.running_mean"] == 0).all())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "init", "said"),
+    [
+        ("torch.rand(8, 4)", "[]", "get_inputs: expected a list, found a Tensor"),
+        ("[torch.rand(8, 4)]", "{'size': 4}", "get_init_inputs: expected a list, found a dict"),
+        ("[torch.rand(8, 4)]", "None", "get_init_inputs: expected a list, found nothing"),
+        ("[torch.rand(8, 4)]", "[Settings()]", "get_init_inputs returns an object that cannot be sent"),
+    ],
+)
+def test_what_is_no_list_of_arguments_is_named(inputs: str, init: str, said: str) -> None:
+    source = problem("return x", head="class Settings:\n    size = 4\n")
+    source = source.replace("[torch.rand(256, 8)]", inputs).replace("return []", f"return {init}")
+    with pytest.raises(ReferenceFailedError, match=said):
+        ProblemCode(source).inputs()
+
+
+def test_a_model_with_a_weight_that_a_gradient_goes_through_can_be_copied() -> None:
+    reference = Reference(problem("return self.f(x)", init="self.f = nn.utils.weight_norm(nn.Linear(8, 4))"), 1)
+    inputs = reference.draw(32, 1, SecretSeed(b"x"), own=False)
+    assert reference.expected(inputs, perturbed=True).has_oracle

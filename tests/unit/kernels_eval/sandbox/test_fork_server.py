@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Generator
 from dataclasses import replace
@@ -48,6 +49,33 @@ def test_a_child_that_never_sleeps_has_been_kept_from_a_core(server: ForkServer,
         receive_frame(channel)
     assert server.stop().cause == cause
     channel.close()
+
+
+def compile_slowly(channel: socket.socket, memory: int) -> None:
+    """Start a program that does not end, as a compiler is; or sleep without one."""
+    channel.settimeout(None)
+    if receive_frame(channel)[0]["starts"]:
+        subprocess.run(["sleep", "60"], check=False)
+    time.sleep(60)
+
+
+def seconds_until_ended(starts: bool) -> float:
+    server = ForkServer(start_fork_server(compile_slowly, [], may_fork=True, setup=SETUP))
+    began = time.monotonic()
+    channel = server.start(None, Limits(wall_s=1.0, memory_mb=512))
+    send_frame(channel, {"starts": starts})
+    with pytest.raises(ChannelClosedError):
+        receive_frame(channel)
+    assert server.stop().cause == "timeout"
+    channel.close()
+    server.close()
+    return time.monotonic() - began
+
+
+def test_the_time_that_a_compiler_waits_for_a_core_does_not_count() -> None:
+    alone, with_compiler = seconds_until_ended(False), seconds_until_ended(True)
+    assert 1.0 <= alone < with_compiler
+    assert with_compiler >= 4.0
 
 
 def refuse(limits: Limits, may_fork: bool) -> None:

@@ -110,6 +110,12 @@ def test_compiled_functions_name_their_parameters() -> None:
     assert names.is_constexpr_function(names.compiled_function(_half.fn, is_constexpr=True))
 
 
+@pytest.mark.parametrize("noinline", [False, True])
+def test_a_function_that_is_not_inlined_is_compiled_so(noinline: bool) -> None:
+    assert names.is_noinline(upstream.InterpretedFunction(add, noinline=noinline)) is noinline
+    assert names.is_noinline(names.compiled_function(add, is_constexpr=False, noinline=noinline)) is noinline
+
+
 class _Driver:
     utils = None
 

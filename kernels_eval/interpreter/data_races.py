@@ -137,8 +137,13 @@ class RaceCheck:
         shadow.lanes[places] = lanes
         self._check_duplicates(shadow.lanes[places], lanes, access)
 
-    def atomic(self, shadow: Shadow, access: Access, is_write: bool) -> None:
-        """Check and record an atomic. `is_write`: False for a volatile load."""
+    def atomic(self, shadow: Shadow, access: Access, is_write: bool, is_for_all: bool = True) -> None:
+        """Check and record an atomic.
+
+        Args:
+            is_write: False for a volatile load.
+            is_for_all: False for one of the scope `cta`, which is atomic among the lanes of its own program alone.
+        """
         places, _ = places_of(shadow, access)
         if shadow.writers is not None:
             prior = shadow.writers[places]
@@ -149,6 +154,8 @@ class RaceCheck:
             self._check(shadow.readers[places], places, access, "updates by an atomic", "read without one")
         if shadow.atomics is None:
             shadow.atomics = shadow.elements()
+        elif not is_for_all:
+            self._check(shadow.atomics[places], places, access, "updates, with scope='cta',", "updated by an atomic")
         self._record_first(shadow.atomics, places)
 
     def _begin_segment(self) -> None:

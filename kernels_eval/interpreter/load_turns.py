@@ -3,6 +3,9 @@
 A program issues its loads in order and waits where it first uses one. Loads of one turn of a loop are under way
 together, those of the next turn are not: a loop over a long row waits for the memory once a turn. It does not wait for
 what a matrix product alone takes, which Triton fetches turns ahead, nor for lines that it has just loaded.
+
+A load whose address or mask comes from an earlier load waits for that one, in whatever loop, or in none: the longest
+chain of such loads counts where it is longer than the turns.
 """
 
 import functools
@@ -35,6 +38,8 @@ class LoadTurns:
         """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead."""
         self.most = 0.0
         """Turns of the program with the most."""
+        self._deepest = 0
+        """Loads of the longest chain in which each waits for the one before."""
         self._is_fetched = stages > 1
         self._number = 0
         self.begin()
@@ -50,7 +55,7 @@ class LoadTurns:
     def end(self) -> None:
         """End what `begin` began."""
         self.begin_turn(1)
-        self.most = max(self.most, float(np.max(self._turns)))
+        self.most = max(self.most, float(np.max(self._turns)), self._deepest)
         self.begin()
 
     def begin_turn(self, stages: int, is_first: bool = False) -> None:
@@ -92,6 +97,12 @@ class LoadTurns:
         self._loaded[self._number] = ~is_near
         return frozenset((self._number,))
 
+    def follow(self, loaded: Any, loads: Loads, *operands: Any) -> None:
+        """Note what a load returned, whose pointers and mask are given, and the loads that it waited for."""
+        loaded.loads = loads
+        loaded.depth = max(map(depth_of, operands)) + bool(loads)
+        self._deepest = max(self._deepest, loaded.depth)
+
     def multiply(self, *operands: Any) -> None:
         """Note that a matrix product takes these values."""
         if self._is_fetched:
@@ -105,6 +116,19 @@ def loads_of(handle: Any) -> Loads:
     return getattr(handle, "loads", NO_LOADS)
 
 
+def depth_of(handle: Any) -> int:
+    """Return how many loads had to wait for one another before a value was there."""
+    return getattr(handle, "depth", 0)
+
+
+def deepened(result: Any, operands: tuple[Any, ...]) -> Any:
+    """Return a result, which is there once all of its operands are."""
+    depth = max(map(depth_of, operands))
+    if depth:
+        result.depth = depth
+    return result
+
+
 def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
     """Return a result, with the newest loads of its operands."""
     found = NO_LOADS
@@ -116,7 +140,7 @@ def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
         found = frozenset(sorted(found)[-_FOLLOWED:])
     if found:
         result.loads = found
-    return result
+    return deepened(result, operands)
 
 
 LOAD_TURNS = LoadTurns()

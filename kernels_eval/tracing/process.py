@@ -126,6 +126,7 @@ class _Host:
         for made, weights, holder, name, tensor in pending:
             again = made.remake(tensor, weights, self._tracer)
             if again is not None:
+                again.kernels_eval_memory.is_on_host = False  # it was moved with the model
                 holder[name] = again
 
     def _second(self, module: Any, job: dict[str, Any], shapes: dict[str, list[int]]) -> Any:
@@ -203,7 +204,7 @@ class _Host:
 
     def _output(self, output: Any) -> dict[str, Any]:
         if isinstance(output, torch.Tensor) and type(output) in (TracedTensor, torch.Tensor, torch.nn.Parameter):
-            if getattr(output, "is_on_host", False):
+            if isinstance(output, TracedTensor) and output.kernels_eval_memory.is_on_host:
                 return {"type": "tensor on another device than the inputs"}
             return {"view": self._tracer.view_of(self._tracer.promote(output))}
         kind = type(output).__name__

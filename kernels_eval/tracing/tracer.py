@@ -174,11 +174,14 @@ class Tracer(TorchDispatchMode):
             result = SHAPES.get(name, func)(*plain_args, **plain_kwargs)
         except NotImplementedError as error:
             raise ForbiddenOperatorError(f"aten.{name}: its result's shape depends on values") from error
+        is_on_host = _is_on_host(func, given, kwargs)
         if isinstance(result, torch.Tensor):
-            wrapped = results = self._wrap(result, given)
+            wrapped = results = self._wrap(result, given, is_on_host)
             views = [results]
         elif isinstance(result, tuple | list):
-            views = [self._wrap(item, given) if isinstance(item, torch.Tensor) else None for item in result]
+            views = [
+                self._wrap(item, given, is_on_host) if isinstance(item, torch.Tensor) else None for item in result
+            ]
             wrapped = type(result)(views)
         else:
             return result
@@ -251,14 +254,16 @@ class Tracer(TorchDispatchMode):
             return {"kind": "plain", "value": value}
         raise ForbiddenOperatorError(f"a {type(value).__name__} cannot be passed to an operator here")
 
-    def _wrap(self, plain: torch.Tensor, given: list[TracedTensor]) -> TracedTensor:
+    def _wrap(self, plain: torch.Tensor, given: list[TracedTensor], is_on_host: bool) -> TracedTensor:
         storage = plain.untyped_storage()
         for handle in given:
             if plain is handle.kernels_eval_plain:
                 return handle
             if _same_storage(storage, handle.kernels_eval_memory.meta):
                 return self._handle(plain, handle.kernels_eval_memory)
-        return self._handle(plain, Memory(self, self._number(), storage))
+        made = Memory(self, self._number(), storage)
+        made.is_on_host = is_on_host
+        return self._handle(plain, made)
 
     def _handle(self, plain: torch.Tensor, memory: Memory) -> TracedTensor:
         handle: TracedTensor = torch.Tensor._make_subclass(  # pyright: ignore
@@ -287,6 +292,19 @@ def _is_random(func: Any) -> bool:
 def _same_storage(first: Any, second: Any) -> bool:
     """Compare identities: storages on the meta device have no address."""
     return first._cdata == second._cdata
+
+
+def _is_on_host(func: Any, given: list[TracedTensor], kwargs: dict[str, Any]) -> bool:
+    """Return whether an operator's result lies on the host: as it is asked for, else as the operands do.
+
+    A creation function that names no device makes a tensor of the host. Pinned memory can be reached by kernels.
+    """
+    device = kwargs.get("device")
+    if device is not None:
+        return torch.device(device).type == "cpu" and not kwargs.get("pin_memory")
+    if given:
+        return all(handle.kernels_eval_memory.is_on_host for handle in given)
+    return _takes_device(func) and not kwargs.get("pin_memory")
 
 
 def _takes_device(func: Any) -> bool:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.language.extra import cuda
 
 from kernels_eval.interpreter.memory_accesses import record_access
 from kernels_eval.interpreter.triton_patches import (
     arithmetic,
     batched_builder,
     control_flow,
+    dependent_launches,
+    descriptors,
     dot_scaled,
     float8,
     inline_asm,
@@ -86,12 +87,12 @@ def install() -> None:
     open_order.install()
     inline_asm.install()
     dot_scaled.install()
+    descriptors.install()
     map_elementwise.install()
     programs.install()
     control_flow.install()
     operation_counts.install()
-    for name in ("gdc_wait", "gdc_launch_dependents"):  # launches of a call run one after the other here
-        setattr(cuda, name, lambda **_: None)
+    dependent_launches.install()
     for language in (tl, tl.core):
         language.dot = _in_default_precision(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type

@@ -108,12 +108,12 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any]) -> Any:
     """Carry out an atomic. One on a single address orders programs, as far as its semantics say."""
     count_atomics(ptr.data, mask, max(1, ptr.get_element_ty().primitive_bitwidth // 8))
+    orders = scope != _ir.MEM_SYNC_SCOPE.CTA
     if ptr.data.size != 1 or (mask is not None and not mask.all()):
-        record_access(ptr, mask, reads=True, writes=True)
+        record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
         return update()
     address = int(ptr.data.reshape(()))
-    orders = scope != _ir.MEM_SYNC_SCOPE.CTA
-    record_access(ptr, mask, reads=True, writes=True)  # before it acquires: an atomic does not order itself
+    record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)  # before it acquires: an atomic does not order itself
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()

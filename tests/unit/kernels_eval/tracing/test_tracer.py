@@ -155,8 +155,8 @@ def test_traced_tensors_look_like_a_gpus() -> None:
     with made:
         assert x.to("cuda") is x
         moved: Any = x.cpu()
-        assert moved.is_on_host
-        assert not moved.cuda().is_on_host
+        assert moved.kernels_eval_memory.is_on_host
+        assert not moved.cuda().kernels_eval_memory.is_on_host
         assert x[1].data_ptr() - x.data_ptr() == 4 * 2
         assert x.clone().data_ptr() // (1 << 44) != x.data_ptr() // (1 << 44)
 

@@ -12,7 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels_eval.cost.launch import SECTOR_BYTES, Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
-from kernels_eval.interpreter.data_races import DataRaceError
+from kernels_eval.interpreter.data_races import RACES, DataRaceError
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
@@ -146,7 +146,8 @@ class KernelRuns:
         ACCESS_LOG.start(self._regions(launch.arguments))
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         REREADS.start()
-        LOAD_TURNS.start(launch.options.get("num_stages", _STAGES))
+        LOAD_TURNS.start(launch.options.get("num_stages", _STAGES), OPERATION_LOG.threads)
+        RACES.has_warps = launch.options.get("num_warps", 4) > 1
         DEPENDENCE.has_waited = not launch.options.get("launch_pdl")
 
     def _require_wait(self) -> None:

@@ -5,7 +5,8 @@ together, those of the next turn are not: a loop over a long row waits for the m
 what a matrix product alone takes, which Triton fetches turns ahead, nor for lines that it has just loaded.
 
 A load whose address or mask comes from an earlier load waits for that one, in whatever loop, or in none: the longest
-chain of such loads counts where it is longer than the turns.
+chain of such loads counts where it is longer than the turns. Nor are scalars fetched ahead, or blocks of which a thread
+takes fewer than four bytes: the instruction that does it takes four at least.
 """
 
 import functools
@@ -23,6 +24,8 @@ _NEAR_LINES = (32 << 10) >> _LINE_BITS
 """Lines of one load that a processor's own cache keeps."""
 _KEPT = 8
 """Loads whose lines are still there."""
+_LEAST_FETCHED = 4
+"""Bytes of a thread."""
 _LARGEST = np.uint64(2**64 - 1)
 _FOLLOWED = 32
 """Loads of one value that are followed, the newest ones: a sum over a long row comes from those of every turn."""
@@ -34,8 +37,12 @@ class LoadTurns:
     def __init__(self) -> None:
         self.start(3)
 
-    def start(self, stages: int) -> None:
-        """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead."""
+    def start(self, stages: int, threads: int = 1) -> None:
+        """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead.
+
+        `threads`: of a program.
+        """
+        self._threads = threads
         self.most = 0.0
         """Turns of the program with the most."""
         self._deepest = 0
@@ -50,6 +57,8 @@ class LoadTurns:
         self._share = 1.0
         self._loaded: dict[int, Any] = {}
         """Loads of this turn by number, with the programs that wait for them."""
+        self._narrow: set[int] = set()
+        """Those of them that nothing fetches ahead."""
         self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
 
     def end(self) -> None:
@@ -66,8 +75,12 @@ class LoadTurns:
             is_first: the loop's first one, for which there is none before it to fetch ahead in.
         """
         if self._loaded:
-            self._turns = self._turns + self._share * functools.reduce(np.logical_or, self._loaded.values())
+            waits = self._share * functools.reduce(np.logical_or, self._loaded.values())
+            for number in self._narrow & self._loaded.keys():
+                waits = np.maximum(waits, self._loaded[number])
+            self._turns = self._turns + waits
             self._loaded.clear()
+            self._narrow.clear()
         self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
 
     def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
@@ -95,6 +108,9 @@ class LoadTurns:
             return NO_LOADS
         self._number += 1
         self._loaded[self._number] = ~is_near
+        size = addresses.shape[1]
+        if size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED:
+            self._narrow.add(self._number)
         return frozenset((self._number,))
 
     def follow(self, loaded: Any, loads: Loads, *operands: Any) -> None:
@@ -107,7 +123,7 @@ class LoadTurns:
         """Note that a matrix product takes these values."""
         if self._is_fetched:
             for operand in operands:
-                for number in loads_of(operand):
+                for number in loads_of(operand) - self._narrow:
                     self._loaded.pop(number, None)
 
 

@@ -17,6 +17,7 @@ from triton.backends.compiler import GPUTarget
 from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import generated_code
+from kernels_eval.tracing.streams import DEFAULT
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
@@ -71,8 +72,7 @@ def install(tracer: Tracer) -> None:
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     cuda: Any = torch.cuda
     cuda.synchronize = lambda *_, **__: tracer.synchronise()
-    inert: Any = _Inert
-    inert.synchronize = lambda *_, **__: tracer.synchronise()
+    _install_streams(cuda, tracer)
     _install_graphs(torch.cuda, tracer)
 
 
@@ -235,6 +235,68 @@ class VirtualDriver:
     def get_benchmarker(self) -> Callable[..., Any]:
         """Return a benchmark function with the same time for every call."""
         return _benchmark
+
+
+def _install_streams(cuda: Any, tracer: Tracer) -> None:
+    """Replace streams and events by those whose order `tracer.streams` keeps. They hold numbers that never change."""
+    streams = tracer.streams
+
+    class Stream(_Inert):
+        """Stream, by its number."""
+
+        def __init__(self, *_: Any, number: int | None = None, **__: Any) -> None:
+            self.number = streams.make() if number is None else number
+
+        def wait_stream(self, stream: Any) -> None:
+            streams.wait(self.number, streams.times(stream.number))
+
+        def wait_event(self, event: Any) -> None:
+            streams.wait(self.number, event.times)
+
+        def record_event(self, event: Any = None) -> Any:
+            event = Event() if event is None else event
+            event.record(self)
+            return event
+
+        def synchronize(self) -> None:
+            streams.wait_on_host(streams.times(self.number))
+            tracer.synchronise(is_for_all=False)
+
+    class Event(_Event):
+        """Event, with what had come before it."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.times: dict[int, int] = {}
+
+        def record(self, stream: Any = None) -> None:
+            self.times = streams.times(streams.current if stream is None else stream.number)
+
+        def wait(self, stream: Any = None) -> None:
+            streams.wait(streams.current if stream is None else stream.number, self.times)
+
+        def synchronize(self) -> None:
+            streams.wait_on_host(self.times)
+            tracer.synchronise(is_for_all=False)
+
+    class Current(contextlib.AbstractContextManager[Any]):
+        """Replacement of torch.cuda.stream."""
+
+        def __init__(self, stream: Any = None) -> None:
+            self._number = streams.current if stream is None else stream.number
+
+        def __enter__(self) -> None:
+            self._before, streams.current = streams.current, self._number
+
+        def __exit__(self, *_: object) -> None:
+            streams.current = self._before
+
+    def set_stream(stream: Any) -> None:
+        streams.current = stream.number
+
+    cuda.Stream = cuda.ExternalStream = Stream
+    cuda.Event, cuda.stream, cuda.set_stream = Event, Current, set_stream
+    cuda.current_stream = lambda *_, **__: Stream(number=streams.current)
+    cuda.default_stream = lambda *_, **__: Stream(number=DEFAULT)
 
 
 def _install_graphs(cuda: Any, tracer: Tracer) -> None:

@@ -172,10 +172,12 @@ class _Host:
         self._recorder.start()
         tracer.step_limit.begin()
         tracer.is_in_call = True
+        tracer.streams.begin_call()
         try:
             with torch.no_grad(), tracer:
                 self._remake()
                 result = model(*inputs)
+            tracer.streams.end_call()
         except ForbiddenOperatorError as error:
             raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, describe(error)) from error
         except (KernelArgumentError, UnknownGlobalError) as error:
@@ -196,6 +198,8 @@ class _Host:
         if tracer.violations:
             used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])
             raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, f"used {used}")
+        if tracer.streams.unordered is not None:
+            raise CandidateError("incorrect", ErrorCategory.DATA_RACE, tracer.streams.unordered)
         if threading.active_count() > 1:
             raise CandidateError(
                 "rejected", ErrorCategory.BACKGROUND_THREAD, "a thread goes on after forward has returned"

@@ -18,6 +18,7 @@ from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.step_limit import StepLimit
+from kernels_eval.tracing.streams import Streams
 from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
@@ -51,6 +52,7 @@ class Tracer(TorchDispatchMode):
         self.is_in_call = False
         """True from entering `forward` to leaving it."""
         self.step_limit = StepLimit()
+        self.streams = Streams()
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
@@ -132,8 +134,10 @@ class Tracer(TorchDispatchMode):
             raise RuntimeError(f"more than {MAX_COMMANDS} operations in one forward call")
         if self.captured is not None and command["kind"] in ("operate", "launch"):
             self.captured.append(command)
-        else:
-            self.commands.append(command)
+            return
+        if command["kind"] in ("operate", "launch"):
+            self.streams.work()
+        self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
         """Return the commands recorded since the last call, and the uploads' bytes."""
@@ -226,11 +230,14 @@ class Tracer(TorchDispatchMode):
                 f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host"
             )
         view = self.view_of(self.promote(tensor))
+        self.streams.wait_on_host(self.streams.times(self.streams.current))
         self.command({"kind": "synchronise", "reads": True})
         return self._read(view)
 
-    def synchronise(self) -> None:
-        """Record that host code waits for the device, if it does so within a call."""
+    def synchronise(self, is_for_all: bool = True) -> None:
+        """Record that host code waits, if it does so within a call: for the device, or `is_for_all` not, for a part."""
+        if is_for_all:
+            self.streams.wait_for_all()
         if self.is_in_call:
             self.command({"kind": "synchronise", "reads": False})
 

@@ -16,8 +16,8 @@ from triton.backends.compiler import GPUTarget
 
 from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.trace.schema import FIRST_WEIGHT
-from kernels_eval.tracing import generated_code
-from kernels_eval.tracing.streams import DEFAULT
+from kernels_eval.tracing import fake_streams, generated_code
+from kernels_eval.tracing.fake_streams import MILLISECONDS, Event, Inert
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
@@ -39,8 +39,6 @@ _PROPERTIES = types.SimpleNamespace(
     L2_cache_size=50 << 20,
     gcnArchName="",
 )
-_MILLISECONDS = 1.0
-"""Time of everything that host code measures."""
 _DRIVER_PROPERTIES = {
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -72,7 +70,7 @@ def install(tracer: Tracer) -> None:
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     cuda: Any = torch.cuda
     cuda.synchronize = lambda *_, **__: tracer.synchronise()
-    _install_streams(cuda, tracer)
+    fake_streams.install(cuda, tracer)
     _install_graphs(torch.cuda, tracer)
 
 
@@ -100,19 +98,19 @@ def install_device(capability: tuple[int, int]) -> None:
                  "reset_peak_memory_stats", "ipc_collect"):  # fmt: skip
         setattr(cuda, name, _answering(None))
     for name in ("device", "device_of", "stream"):
-        setattr(cuda, name, _Inert)
+        setattr(cuda, name, Inert)
     for name in ("Stream", "ExternalStream"):
-        setattr(cuda, name, _Inert)
-    cuda.Event = _Event
+        setattr(cuda, name, Inert)
+    cuda.Event = Event
     for name in ("current_stream", "default_stream"):
-        setattr(cuda, name, _Inert)
+        setattr(cuda, name, Inert)
     torch.Tensor.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.to = _without_device(torch.Tensor.to)  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
-    cuda._DeviceGuard = _Inert
+    cuda._DeviceGuard = Inert
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(cuda.nvtx, name, _answering(0))
     torch.backends.cudnn.enabled = False  # else a CUDA build of PyTorch asks the driver, which is not there
@@ -153,45 +151,14 @@ def _on_the_host(create: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-class _Inert(contextlib.AbstractContextManager["_Inert"]):
-    """Stream, event or device guard without effect: all operations run in order."""
-
-    cuda_stream = 0
-    device = torch.device("cuda", 0)
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Accept and ignore any arguments."""
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a method without effect; `record_event` and the like return another inert object."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _answering(None) if name in ("synchronize", "wait_stream", "wait_event", "wait") else _Inert
-
-
-class _Event(_Inert):
-    """Event without a clock: any two lie the same time apart, and no choice that host code makes by times is better."""
-
-    def elapsed_time(self, _: Any) -> float:
-        """Return a time in milliseconds."""
-        return _MILLISECONDS
-
-    def query(self) -> bool:
-        """Return True: all work is done at once."""
-        return True
-
-
 def _benchmark(fn: Callable[[], Any], *_: Any, **named: Any) -> Any:
     """Call a function once, in place of Triton's `do_bench`; its time is the same for every function."""
     fn()
     quantiles = named.get("quantiles")
     if quantiles is not None:
-        times = [_MILLISECONDS] * len(quantiles)
+        times = [MILLISECONDS] * len(quantiles)
         return times[0] if len(times) == 1 else times
-    return [_MILLISECONDS] if named.get("return_mode") == "all" else _MILLISECONDS
+    return [MILLISECONDS] if named.get("return_mode") == "all" else MILLISECONDS
 
 
 class VirtualDriver:
@@ -235,68 +202,6 @@ class VirtualDriver:
     def get_benchmarker(self) -> Callable[..., Any]:
         """Return a benchmark function with the same time for every call."""
         return _benchmark
-
-
-def _install_streams(cuda: Any, tracer: Tracer) -> None:
-    """Replace streams and events by those whose order `tracer.streams` keeps. They hold numbers that never change."""
-    streams = tracer.streams
-
-    class Stream(_Inert):
-        """Stream, by its number."""
-
-        def __init__(self, *_: Any, number: int | None = None, **__: Any) -> None:
-            self.number = streams.make() if number is None else number
-
-        def wait_stream(self, stream: Any) -> None:
-            streams.wait(self.number, streams.times(stream.number))
-
-        def wait_event(self, event: Any) -> None:
-            streams.wait(self.number, event.times)
-
-        def record_event(self, event: Any = None) -> Any:
-            event = Event() if event is None else event
-            event.record(self)
-            return event
-
-        def synchronize(self) -> None:
-            streams.wait_on_host(streams.times(self.number))
-            tracer.synchronise(is_for_all=False)
-
-    class Event(_Event):
-        """Event, with what had come before it."""
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            self.times: dict[int, int] = {}
-
-        def record(self, stream: Any = None) -> None:
-            self.times = streams.times(streams.current if stream is None else stream.number)
-
-        def wait(self, stream: Any = None) -> None:
-            streams.wait(streams.current if stream is None else stream.number, self.times)
-
-        def synchronize(self) -> None:
-            streams.wait_on_host(self.times)
-            tracer.synchronise(is_for_all=False)
-
-    class Current(contextlib.AbstractContextManager[Any]):
-        """Replacement of torch.cuda.stream."""
-
-        def __init__(self, stream: Any = None) -> None:
-            self._number = streams.current if stream is None else stream.number
-
-        def __enter__(self) -> None:
-            self._before, streams.current = streams.current, self._number
-
-        def __exit__(self, *_: object) -> None:
-            streams.current = self._before
-
-    def set_stream(stream: Any) -> None:
-        streams.current = stream.number
-
-    cuda.Stream = cuda.ExternalStream = Stream
-    cuda.Event, cuda.stream, cuda.set_stream = Event, Current, set_stream
-    cuda.current_stream = lambda *_, **__: Stream(number=streams.current)
-    cuda.default_stream = lambda *_, **__: Stream(number=DEFAULT)
 
 
 def _install_graphs(cuda: Any, tracer: Tracer) -> None:

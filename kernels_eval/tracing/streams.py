@@ -44,7 +44,9 @@ class Streams:
         """Note one launch or operation on the current stream."""
         self._done[self.current] += 1
         if self.current != DEFAULT and self._known(self.current).get(DEFAULT, 0) < self._arrived:
-            self.unordered = "a stream works on inputs that it did not wait for: s.wait_stream(torch.cuda.current_stream())"
+            self.unordered = (
+                "a stream works on inputs that it did not wait for: s.wait_stream(torch.cuda.current_stream())"
+            )
 
     def end_call(self) -> None:
         """Note that results are read: on the default stream, as everything that comes after the call."""

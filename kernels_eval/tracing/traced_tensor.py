@@ -29,7 +29,7 @@ class Memory:
 
     def __init__(self, tracer: "Tracer", number: int, meta: torch.UntypedStorage, content: Any = None) -> None:
         self.is_on_host = False
-        """True if host code made it on another device than the kernels', which a kernel cannot reach there."""
+        """True if it lies on another device than the kernels', which cannot reach it there."""
         self.tracer = tracer
         self.number = number
         self.meta = meta

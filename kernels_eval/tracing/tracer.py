@@ -183,9 +183,7 @@ class Tracer(TorchDispatchMode):
             wrapped = results = self._wrap(result, given, is_on_host)
             views = [results]
         elif isinstance(result, tuple | list):
-            views = [
-                self._wrap(item, given, is_on_host) if isinstance(item, torch.Tensor) else None for item in result
-            ]
+            views = [self._wrap(item, given, is_on_host) if isinstance(item, torch.Tensor) else None for item in result]
             wrapped = type(result)(views)
         else:
             return result
@@ -304,11 +302,13 @@ def _same_storage(first: Any, second: Any) -> bool:
 def _is_on_host(func: Any, given: list[TracedTensor], kwargs: dict[str, Any]) -> bool:
     """Return whether an operator's result lies on the host: as it is asked for, else as the operands do.
 
-    A creation function that names no device makes a tensor of the host. Pinned memory can be reached by kernels.
+    A creation function that names no device makes a tensor of the host; a second GPU is as far away. Kernels reach
+    pinned memory.
     """
     device = kwargs.get("device")
     if device is not None:
-        return torch.device(device).type == "cpu" and not kwargs.get("pin_memory")
+        wanted = torch.device(device)
+        return bool(wanted.index) or (wanted.type == "cpu" and not kwargs.get("pin_memory"))
     if given:
         return all(handle.kernels_eval_memory.is_on_host for handle in given)
     return _takes_device(func) and not kwargs.get("pin_memory")

@@ -28,6 +28,7 @@ _HALF = np.uint32(0x7FFF)
 _ONE = np.uint32(1)
 _QUIET = np.uint16(0x7FC0)
 _Blocks = list[np.ndarray[Any, Any]]
+_PROPAGATED: Any = upstream._ir.PROPAGATE_NAN.ALL
 _VECTOR = 8
 """Elements of 16 bits that a thread loads at once."""
 _PLACES: Any = (tl.standard._argmin_combine_tie_break_left, tl.standard._argmax_combine_tie_break_left)  # pyright: ignore[reportPrivateUsage]
@@ -38,6 +39,9 @@ _WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqr
 def install() -> None:
     """Patch Triton's interpreter in this process. Call it after anything that replaces these operations."""
     builder = upstream.InterpreterBuilder
+    builder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
+    builder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)
+    builder.create_clampf = _clamp
     for name in _WIDENED:
         setattr(builder, name, _in_float32(getattr(builder, name)))
     builder.cast_impl = _cast(builder.cast_impl)
@@ -124,6 +128,12 @@ def _of_unsigned(compute: Callable[..., Any]) -> Callable[..., Any]:
         return upstream.TensorHandle(result.data.view(signed), result.dtype)
 
     return computed
+
+
+def _clamp(self: Any, value: Any, least: Any, most: Any, propagate_nan: Any) -> Any:
+    """Limit numbers; NaN becomes the lower limit unless the kernel asks for it to stay."""
+    greater, less = (np.maximum, np.minimum) if propagate_nan == _PROPAGATED else (np.fmax, np.fmin)
+    return upstream.TensorHandle(less(greater(value.data, least.data), most.data), value.dtype.scalar)
 
 
 def _divided(self: Any, left: Any, right: Any) -> Any:

@@ -65,7 +65,7 @@ def _numbers(first: Any, last: Any, step: Any) -> Generator[Any]:
     for bound in (*bounds, step):
         dtype = rules.integer_promote_impl(dtype, rules.to_tensor(bound).dtype)
     numpy_type = upstream._get_np_dtype(dtype)
-    is_turned = isinstance(step, tl.tensor) and step.__index__() < 0
+    is_turned = hasattr(step, "handle") and step.__index__() < 0
     if any(_differs(bound) for bound in bounds):
         if is_turned:
             raise UnsupportedError("programs are run one by one")

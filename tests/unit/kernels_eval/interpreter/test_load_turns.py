@@ -68,9 +68,7 @@ def test_a_loop_that_asks_for_stages_has_several_turns_under_way(stages: int, ea
 
 
 @pytest.mark.parametrize(("lanes", "item", "each"), [(1, 4, 1.0), (64, 2, 1.0), (64, 4, 0.25), (256, 2, 0.25)])
-def test_scalars_and_less_than_four_bytes_of_a_thread_are_not_fetched_ahead(
-    lanes: int, item: int, each: float
-) -> None:
+def test_scalars_and_less_than_four_bytes_of_a_thread_are_not_fetched_ahead(lanes: int, item: int, each: float) -> None:
     log, taken = LoadTurns(), LoadTurns()
     for one in (log, taken):
         one.start(3, threads=128)

@@ -43,11 +43,15 @@ def each(function: Callable[[float], Any]) -> list[float]:
 
 
 GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
-    "a loop downwards by a number": (body("v = x", "for k in range(n, 0, -1):", "    v = v * 2 - k"),
-                                     each(lambda x: 32 * x - 129)),
+    "a loop downwards by a number": (
+        body("v = x", "for k in range(n, 0, -1):", "    v = v * 2 - k"),
+        each(lambda x: 32 * x - 129),
+    ),
     "a loop downwards by an argument, which takes no turn": (
-        {**(down := body("v = x", "for k in range(8, 0, n):", "    v = v + k")),
-         "arguments": {**down["arguments"], "n": -1}},
+        {
+            **(down := body("v = x", "for k in range(8, 0, n):", "    v = v + k")),
+            "arguments": {**down["arguments"], "n": -1},
+        },
         X,
     ),
     "a loop's counter after it, which is undefined": (

@@ -17,14 +17,14 @@ class Streams:
     """The order of the work of one candidate's streams, by their numbers."""
 
     unordered: str | None = None
-    """What is not in order in this call, or None."""
+    """Message on what is not in order in this call, or None."""
     current: int = DEFAULT
     _done: Times = field(default_factory=lambda: {DEFAULT: 0})
     """Work given to each stream so far."""
     _before: dict[int, Times] = field(default_factory=lambda: {DEFAULT: {}})
-    """What comes before the next work of each stream."""
+    """Work that comes before the next work of each stream."""
     _host: Times = field(default_factory=dict[int, int])
-    """What the host has waited for."""
+    """Work that the host has waited for."""
     _arrived: int = 0
     """Work of the default stream until the inputs of this call have arrived."""
 

@@ -10,7 +10,7 @@ from triton.language.extra import cuda
 
 @dataclass
 class Dependence:
-    """Whether the current launch has waited for those ahead of it."""
+    """State of the current launch: it has waited for those ahead of it, or not."""
 
     has_waited: bool = False
 

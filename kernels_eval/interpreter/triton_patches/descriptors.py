@@ -21,7 +21,7 @@ class NoAllocatorError(Exception):
 
 @dataclass
 class Workspace:
-    """Whether the current launch has an allocator."""
+    """State of the current launch: with or without an allocator."""
 
     has_allocator: bool = True
 

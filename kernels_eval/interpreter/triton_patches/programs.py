@@ -131,9 +131,8 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
         record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
         return update()
     address = int(ptr.data.reshape(()))
-    record_access(
-        ptr, mask, reads=True, writes=True, is_for_all=orders
-    )  # before it acquires: an atomic does not order itself
+    # before it acquires: an atomic does not order itself
+    record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kernels_eval.cost.launch import SECTOR_BYTES
+from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import (
     ACCESS_LOG,
     Addresses,
@@ -71,6 +72,8 @@ class _Touched:
     """Lane that wrote it."""
     readers: _Numbers | None = None
     """Program that read it."""
+    loaders: _Numbers | None = None
+    """Lane that loaded it last, where that can matter."""
 
 
 class BatchedAccesses:
@@ -176,6 +179,8 @@ class BatchedAccesses:
             touched.writers = _elements(region, touched)
         if touched.readers is not None:
             _require_own(touched.readers[places], who >> _PROGRAM_BITS)
+        if touched.loaders is not None:
+            _require_own(touched.loaders[places], who)
         _require_own(touched.writers[places], who)
         touched.writers[places] = who
         if not place.is_run and (touched.writers[places] != who).any():
@@ -186,6 +191,10 @@ class BatchedAccesses:
         if touched.writers is not None:
             _require_own(touched.writers[places], who)
         readers, programs = self._readers(region, touched), who >> _PROGRAM_BITS
+        if RACES.has_warps:
+            if touched.loaders is None:
+                touched.loaders = _elements(region, touched)
+            touched.loaders[places] = who
         prior = readers[places]
         noted = np.where((prior == 0) | (prior == programs), programs, _MANY)
         readers[places] = noted

@@ -7,7 +7,9 @@ Only atomics on one address (not on a block of them) order programs. A store tha
 conflicts with nothing: its result is the same in any order.
 
 Lanes of one program conflict if one store gives an element two values, or if a lane loads or overwrites what another
-lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address).
+lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address). Nor may a lane overwrite what
+another lane has loaded, if the program has several warps: each of them runs ahead as far as it can. A reduction, a
+product or a new arrangement of a block in between makes them wait for one another.
 
 Each storage has a shadow: for each element the last plain writer, the first reader and the first atomic of the
 launch, and the lane that stored it. A program runs to its end before the next one starts, so the first reader
@@ -50,6 +52,10 @@ class RaceCheck:
     """First segment of the program that runs."""
     _barrier: int = 1
     """First segment of the program after its last barrier."""
+    _exchange: int = 1
+    """First segment of the program after its lanes last waited for one another, to exchange values or at a barrier."""
+    has_warps: bool = True
+    """False if the launch's programs are of one warp, whose lanes load together."""
     _owners: list[int] = field(default_factory=list)
     """Of each segment of the launch: its program's number, in the order in which programs were started."""
     _indices: list[Program] = field(default_factory=list)
@@ -74,7 +80,7 @@ class RaceCheck:
         self._indices.append(index)
         self._acquired = []
         self._begin_segment()
-        self._program = self._barrier = self._segment
+        self._program = self._barrier = self._exchange = self._segment
 
     def suspended(self) -> tuple[Any, ...]:
         """Return what `resume` needs to let the program go on that runs now, after other ones."""
@@ -89,7 +95,12 @@ class RaceCheck:
     def barrier(self) -> None:
         """Order all that the program's lanes did before all that they do after it."""
         self._begin_segment()
-        self._barrier = self._segment
+        self._barrier = self._exchange = self._segment
+
+    def exchange(self) -> None:
+        """Order all that the program's lanes have loaded before all that they store from now on."""
+        self._begin_segment()
+        self._exchange = self._segment
 
     def acquire(self, address: int) -> None:
         """Order what other programs released at an address before all that follows in this program."""
@@ -120,12 +131,18 @@ class RaceCheck:
             if shadow.readers is None:
                 shadow.readers = shadow.elements()
             self._record_first(shadow.readers, places)
+            if self.has_warps:
+                if shadow.loads is None or shadow.loaders is None:
+                    shadow.loads, shadow.loaders = shadow.elements(), shadow.elements()
+                shadow.loads[places], shadow.loaders[places] = self._segment, lanes
 
     def store(self, shadow: Shadow, access: Access) -> None:
         """Check and record a store, before it is carried out."""
         places, lanes = places_of(shadow, access)
         if shadow.readers is not None:
             self._check(shadow.readers[places], places, access, "writes", "read")
+        if shadow.loads is not None and shadow.loaders is not None:
+            self._check_loaders(shadow.loads[places], shadow.loaders[places], places, lanes, access)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "writes, without an atomic,", "wrote by an atomic")
         if shadow.writers is None or shadow.lanes is None:
@@ -137,8 +154,13 @@ class RaceCheck:
         shadow.lanes[places] = lanes
         self._check_duplicates(shadow.lanes[places], lanes, access)
 
-    def atomic(self, shadow: Shadow, access: Access, is_write: bool) -> None:
-        """Check and record an atomic. `is_write`: False for a volatile load."""
+    def atomic(self, shadow: Shadow, access: Access, is_write: bool, is_for_all: bool = True) -> None:
+        """Check and record an atomic.
+
+        Args:
+            is_write: False for a volatile load.
+            is_for_all: False for one of the scope `cta`, which is atomic among the lanes of its own program alone.
+        """
         places, _ = places_of(shadow, access)
         if shadow.writers is not None:
             prior = shadow.writers[places]
@@ -149,6 +171,8 @@ class RaceCheck:
             self._check(shadow.readers[places], places, access, "updates by an atomic", "read without one")
         if shadow.atomics is None:
             shadow.atomics = shadow.elements()
+        elif not is_for_all:
+            self._check(shadow.atomics[places], places, access, "updates, with scope='cta',", "updated by an atomic")
         self._record_first(shadow.atomics, places)
 
     def _begin_segment(self) -> None:
@@ -192,6 +216,17 @@ class RaceCheck:
             raise DataRaceError(
                 f"program {self._indices[self._number]} {'loads' if access.values is None else 'overwrites'} {place} "
                 "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
+            )
+
+    def _check_loaders(
+        self, loads: Segments, loaders: Segments, places: Places, lanes: Segments, access: Access
+    ) -> None:
+        crossed = changed((loads >= self._exchange) & (loaders != lanes), access)
+        if crossed.size:
+            place = element(access, int(crossed[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} overwrites {place} in another lane than the one that loaded "
+                "it: a warp may store before another one has loaded, unless tl.debug_barrier() stands between"
             )
 
     def _check_duplicates(self, stored: Segments, lanes: Segments, access: Access) -> None:

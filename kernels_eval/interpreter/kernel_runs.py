@@ -12,6 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels_eval.cost.launch import SECTOR_BYTES, Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
+from kernels_eval.interpreter.data_races import RACES, DataRaceError
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
@@ -19,6 +20,8 @@ from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
+from kernels_eval.interpreter.triton_patches.dependent_launches import DEPENDENCE
+from kernels_eval.interpreter.triton_patches.descriptors import WORKSPACE
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.names import runtime_value
 from kernels_eval.interpreter.triton_patches.programs import interpret
@@ -79,6 +82,7 @@ class KernelRuns:
         except TypeError as error:
             raise KernelError(function.fn.__name__) from error
         self._start(launch)
+        WORKSPACE.has_allocator = True
         views = _distinct(launch.arguments)
         for view in views:
             self._memory[view.storage].dtype = DTYPES[view.dtype]
@@ -91,6 +95,7 @@ class KernelRuns:
                 for name, value in launch.arguments.items()
             }
             self._interpret(function, arguments, launch, constants)
+            self._require_wait()
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         contention, same_address = most_contended()
@@ -129,6 +134,7 @@ class KernelRuns:
 
     def _interpret(self, function: DeviceFunction, arguments: dict[str, Any], launch: LaunchKernel, name: str) -> None:
         """Run all programs of a launch: in batches, if none depends on another one, else in a secret order."""
+        WORKSPACE.has_allocator = launch.has_allocator  # descriptors among its arguments are made by now
         if name not in self._one_by_one and math.prod(launch.grid) > 1:
             if interpret_in_batches(function, arguments, launch.grid, lambda: self._start(launch)):
                 return
@@ -140,7 +146,21 @@ class KernelRuns:
         ACCESS_LOG.start(self._regions(launch.arguments))
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         REREADS.start()
-        LOAD_TURNS.start(launch.options.get("num_stages", _STAGES))
+        LOAD_TURNS.start(launch.options.get("num_stages", _STAGES), OPERATION_LOG.threads)
+        RACES.has_warps = launch.options.get("num_warps", 4) > 1
+        DEPENDENCE.has_waited = not launch.options.get("launch_pdl")
+
+    def _require_wait(self) -> None:
+        """Raise DataRaceError if a launch that may overlap with those before it touched what they did."""
+        if DEPENDENCE.has_waited:
+            return
+        for region in ACCESS_LOG.regions:
+            is_used = region.read is not None or region.written is not None
+            if is_used and region.storage.number in self._touched and region.storage.origins is not None:
+                raise DataRaceError(
+                    f"launched with launch_pdl, the kernel touches `{region.name}` without tl.extra.cuda.gdc_wait(): "
+                    "an earlier launch of the call, which touches it too, may still run"
+                )
 
     def scramble(self, launch: LaunchKernel) -> None:
         """Replace the results of the last launch: floats by noise, other values by one another's."""

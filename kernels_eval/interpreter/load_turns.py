@@ -3,6 +3,10 @@
 A program issues its loads in order and waits where it first uses one. Loads of one turn of a loop are under way
 together, those of the next turn are not: a loop over a long row waits for the memory once a turn. It does not wait for
 what a matrix product alone takes, which Triton fetches turns ahead, nor for lines that it has just loaded.
+
+A load whose address or mask comes from an earlier load waits for that one, in whatever loop, or in none: the longest
+chain of such loads counts where it is longer than the turns. Nor are scalars fetched ahead, or blocks of which a thread
+takes fewer than four bytes: the instruction that does it takes four at least.
 """
 
 import functools
@@ -20,6 +24,8 @@ _NEAR_LINES = (32 << 10) >> _LINE_BITS
 """Lines of one load that a processor's own cache keeps."""
 _KEPT = 8
 """Loads whose lines are still there."""
+_LEAST_FETCHED = 4
+"""Bytes of a thread."""
 _LARGEST = np.uint64(2**64 - 1)
 _FOLLOWED = 32
 """Loads of one value that are followed, the newest ones: a sum over a long row comes from those of every turn."""
@@ -31,10 +37,16 @@ class LoadTurns:
     def __init__(self) -> None:
         self.start(3)
 
-    def start(self, stages: int) -> None:
-        """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead."""
+    def start(self, stages: int, threads: int = 1) -> None:
+        """Begin a launch. `stages`: of its loops with products; with one, nothing is fetched ahead.
+
+        `threads`: of a program.
+        """
+        self._threads = threads
         self.most = 0.0
         """Turns of the program with the most."""
+        self._deepest = 0
+        """Loads of the longest chain in which each waits for the one before."""
         self._is_fetched = stages > 1
         self._number = 0
         self.begin()
@@ -45,12 +57,14 @@ class LoadTurns:
         self._share = 1.0
         self._loaded: dict[int, Any] = {}
         """Loads of this turn by number, with the programs that wait for them."""
+        self._narrow: set[int] = set()
+        """Those of them that nothing fetches ahead."""
         self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
 
     def end(self) -> None:
         """End what `begin` began."""
         self.begin_turn(1)
-        self.most = max(self.most, float(np.max(self._turns)))
+        self.most = max(self.most, float(np.max(self._turns)), self._deepest)
         self.begin()
 
     def begin_turn(self, stages: int, is_first: bool = False) -> None:
@@ -61,8 +75,12 @@ class LoadTurns:
             is_first: the loop's first one, for which there is none before it to fetch ahead in.
         """
         if self._loaded:
-            self._turns = self._turns + self._share * functools.reduce(np.logical_or, self._loaded.values())
+            waits = self._share * functools.reduce(np.logical_or, self._loaded.values())
+            for number in self._narrow & self._loaded.keys():
+                waits = np.maximum(waits, self._loaded[number])
+            self._turns = self._turns + waits
             self._loaded.clear()
+            self._narrow.clear()
         self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
 
     def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
@@ -90,19 +108,41 @@ class LoadTurns:
             return NO_LOADS
         self._number += 1
         self._loaded[self._number] = ~is_near
+        size = addresses.shape[1]
+        if size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED:
+            self._narrow.add(self._number)
         return frozenset((self._number,))
+
+    def follow(self, loaded: Any, loads: Loads, *operands: Any) -> None:
+        """Note what a load returned, whose pointers and mask are given, and the loads that it waited for."""
+        loaded.loads = loads
+        loaded.depth = max(map(depth_of, operands)) + bool(loads)
+        self._deepest = max(self._deepest, loaded.depth)
 
     def multiply(self, *operands: Any) -> None:
         """Note that a matrix product takes these values."""
         if self._is_fetched:
             for operand in operands:
-                for number in loads_of(operand):
+                for number in loads_of(operand) - self._narrow:
                     self._loaded.pop(number, None)
 
 
 def loads_of(handle: Any) -> Loads:
     """Return the loads that a value was computed from."""
     return getattr(handle, "loads", NO_LOADS)
+
+
+def depth_of(handle: Any) -> int:
+    """Return how many loads had to wait for one another before a value was there."""
+    return getattr(handle, "depth", 0)
+
+
+def deepened(result: Any, operands: tuple[Any, ...]) -> Any:
+    """Return a result, which is there once all of its operands are."""
+    depth = max(map(depth_of, operands))
+    if depth:
+        result.depth = depth
+    return result
 
 
 def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
@@ -116,7 +156,7 @@ def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:
         found = frozenset(sorted(found)[-_FOLLOWED:])
     if found:
         result.loads = found
-    return result
+    return deepened(result, operands)
 
 
 LOAD_TURNS = LoadTurns()

@@ -185,6 +185,7 @@ class _Lanes:
     writes: bool
     values: Any
     is_volatile: bool
+    is_for_all: bool
 
     def numbers(self) -> Any:
         """Return the numbers of the lanes that take part."""
@@ -199,7 +200,13 @@ class _Lanes:
 
 
 def record_access(
-    pointers: Any, mask: Flags | None, reads: bool, writes: bool, values: Any = None, is_volatile: bool = False
+    pointers: Any,
+    mask: Flags | None,
+    reads: bool,
+    writes: bool,
+    values: Any = None,
+    is_volatile: bool = False,
+    is_for_all: bool = True,
 ) -> None:
     """Check and count one access, before it is carried out.
 
@@ -210,6 +217,7 @@ def record_access(
         mask: array of booleans, or of 0 and 1, that can be broadcast to that shape, or None.
         values: array of the values to be stored, of that shape.
         is_volatile: True for a load that no cache may answer: it does not conflict with atomics.
+        is_for_all: False for an atomic that only lanes of its own program take for one.
     """
     addresses: Addresses = pointers.data
     if mask is not None:
@@ -224,7 +232,7 @@ def record_access(
     ACCESS_LOG.asked_bytes += itemsize * flat.size
     if flat.size == 0:
         return
-    lanes = _Lanes(addresses.shape, mask, itemsize, reads, writes, values, is_volatile)
+    lanes = _Lanes(addresses.shape, mask, itemsize, reads, writes, values, is_volatile, is_for_all)
     lowest, highest = int(np.minimum.reduce(flat)), int(np.maximum.reduce(flat)) + itemsize
     for region in ACCESS_LOG.regions:
         if region.base <= lowest and highest <= region.base + region.size:
@@ -232,6 +240,11 @@ def record_access(
             break
     else:
         _record_scattered(flat, lanes)
+    if int(np.bitwise_or.reduce(flat)) % itemsize:
+        raise OutOfBoundsError(
+            f"misaligned address: the kernel {'writes' if writes else 'reads'} elements of {itemsize} bytes at "
+            f"addresses that are no multiples of {itemsize} (program {ACCESS_LOG.program})"
+        )
     sectors = sectors_touched(addresses, flat, mask)
     ACCESS_LOG.l2_bytes += SECTOR_BYTES * sectors
     ACCESS_LOG.lone_sectors += lone_sectors(flat.reshape(1, -1), None, sectors, itemsize)
@@ -309,7 +322,7 @@ def _check_races(region: Region, offsets: Any, lanes: _Lanes, inside: Flags | No
         numbers, stored = numbers[inside], None if stored is None else stored[inside]
     access = Access(region.name, region.start, offsets, lanes.itemsize, numbers, storage.content, stored)
     if (lanes.reads and lanes.writes) or lanes.is_volatile:
-        RACES.atomic(storage.shadow, access, is_write=lanes.writes)
+        RACES.atomic(storage.shadow, access, lanes.writes, lanes.is_for_all)
     elif lanes.writes:
         RACES.store(storage.shadow, access)
     else:

@@ -27,6 +27,7 @@ from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_counters import TensorCounters
 from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
+from kernels_eval.interpreter.triton_patches.descriptors import NoAllocatorError
 from kernels_eval.interpreter.triton_patches.dot_precision import DOT_PRECISION
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.interpreter.triton_patches.undefined_lanes import UNDEFINED_LANES
@@ -161,6 +162,8 @@ def _kernel_failure(error: KernelError) -> CandidateError:
         return CandidateError("incorrect", ErrorCategory.DATA_RACE, message)
     if isinstance(cause, OutOfBoundsError):
         return CandidateError("runtime_error", ErrorCategory.OUT_OF_BOUNDS, message)
+    if isinstance(cause, NoAllocatorError):
+        return CandidateError("runtime_error", ErrorCategory.EXCEPTION, message)
     if isinstance(cause, MemoryError):
         return CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, message)
     if isinstance(cause, AssertionError):

@@ -27,6 +27,10 @@ class Shadow:
         self.readers: Segments | None = None
         self.atomics: Segments | None = None
         self.lanes: Segments | None = None
+        """Lanes of the last plain stores."""
+        self.loads: Segments | None = None
+        """Segments of the last plain loads, and below their lanes."""
+        self.loaders: Segments | None = None
 
     def elements(self) -> Segments:
         """Return a new array for every element, zero: memory that is never touched takes no space."""
@@ -35,7 +39,7 @@ class Shadow:
     def refine(self, itemsize: int) -> None:
         """Divide elements into smaller ones."""
         times, self.itemsize = self.itemsize // itemsize, itemsize
-        for name in ("writers", "readers", "atomics", "lanes"):
+        for name in ("writers", "readers", "atomics", "lanes", "loads", "loaders"):
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, np.repeat(array, times))

@@ -157,6 +157,8 @@ class LaunchKernel(FrozenModel):
     )
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
+    has_allocator: bool = True
+    """False if host code has set no allocator for memory that the kernel needs beside its arguments."""
     tuned: Tuned | None = None
     """None unless an autotuner with several configurations launched it."""
 

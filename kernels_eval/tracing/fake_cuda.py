@@ -16,7 +16,8 @@ from triton.backends.compiler import GPUTarget
 
 from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.trace.schema import FIRST_WEIGHT
-from kernels_eval.tracing import generated_code
+from kernels_eval.tracing import fake_streams, generated_code
+from kernels_eval.tracing.fake_streams import MILLISECONDS, Event, Inert
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
@@ -38,8 +39,6 @@ _PROPERTIES = types.SimpleNamespace(
     L2_cache_size=50 << 20,
     gcnArchName="",
 )
-_MILLISECONDS = 1.0
-"""Time of everything that host code measures."""
 _DRIVER_PROPERTIES = {
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -72,8 +71,7 @@ def install(tracer: Tracer) -> None:
     cuda: Any = torch.cuda
     accelerator: Any = torch.accelerator
     cuda.synchronize = accelerator.synchronize = lambda *_, **__: tracer.synchronise()
-    inert: Any = _Inert
-    inert.synchronize = lambda *_, **__: tracer.synchronise()
+    fake_streams.install(cuda, tracer)
     _install_graphs(torch.cuda, tracer)
 
 
@@ -101,19 +99,19 @@ def install_device(capability: tuple[int, int]) -> None:
                  "reset_peak_memory_stats", "ipc_collect"):  # fmt: skip
         setattr(cuda, name, _answering(None))
     for name in ("device", "device_of", "stream"):
-        setattr(cuda, name, _Inert)
+        setattr(cuda, name, Inert)
     for name in ("Stream", "ExternalStream"):
-        setattr(cuda, name, _Inert)
-    cuda.Event = _Event
+        setattr(cuda, name, Inert)
+    cuda.Event = Event
     for name in ("current_stream", "default_stream"):
-        setattr(cuda, name, _Inert)
+        setattr(cuda, name, Inert)
     torch.Tensor.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.to = _without_device(torch.Tensor.to)  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
-    cuda._DeviceGuard = _Inert
+    cuda._DeviceGuard = Inert
     _install_generic(cuda)
     for name in ("mark", "range_push", "range_pop", "range_start", "range_end"):
         setattr(cuda.nvtx, name, _answering(0))
@@ -127,7 +125,7 @@ def _install_generic(cuda: Any) -> None:
     accelerator.current_accelerator = _answering(torch.device("cuda"))
     accelerator.current_device_index = accelerator.current_device_idx = cuda.current_device
     accelerator.set_device_index = accelerator.set_device_idx = accelerator.set_stream = _answering(None)
-    accelerator.device_index = _Inert
+    accelerator.device_index = Inert
     for name in ("is_available", "device_count", "current_stream", "empty_cache", "memory_allocated",
                  "max_memory_allocated", "memory_reserved", "reset_peak_memory_stats"):  # fmt: skip
         setattr(accelerator, name, getattr(cuda, name))
@@ -168,45 +166,14 @@ def _on_the_host(create: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-class _Inert(contextlib.AbstractContextManager["_Inert"]):
-    """Stream, event or device guard without effect: all operations run in order."""
-
-    cuda_stream = 0
-    device = torch.device("cuda", 0)
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Accept and ignore any arguments."""
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a method without effect; `record_event` and the like return another inert object."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _answering(None) if name in ("synchronize", "wait_stream", "wait_event", "wait") else _Inert
-
-
-class _Event(_Inert):
-    """Event without a clock: any two lie the same time apart, and no choice that host code makes by times is better."""
-
-    def elapsed_time(self, _: Any) -> float:
-        """Return a time in milliseconds."""
-        return _MILLISECONDS
-
-    def query(self) -> bool:
-        """Return True: all work is done at once."""
-        return True
-
-
 def _benchmark(fn: Callable[[], Any], *_: Any, **named: Any) -> Any:
     """Call a function once, in place of Triton's `do_bench`; its time is the same for every function."""
     fn()
     quantiles = named.get("quantiles")
     if quantiles is not None:
-        times = [_MILLISECONDS] * len(quantiles)
+        times = [MILLISECONDS] * len(quantiles)
         return times[0] if len(times) == 1 else times
-    return [_MILLISECONDS] if named.get("return_mode") == "all" else _MILLISECONDS
+    return [MILLISECONDS] if named.get("return_mode") == "all" else MILLISECONDS
 
 
 class VirtualDriver:

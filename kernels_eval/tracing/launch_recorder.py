@@ -12,12 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.interpreter.triton_patches.names import (
     OPTIONS,
     WarmedKernel,
+    has_allocator,
     pre_run_hooks,
     replace_launcher,
     watch_definitions,
@@ -31,6 +33,7 @@ from kernels_eval.tracing.tracer import Tracer
 _MAX_OPTION = 1 << 30
 _DEEPEST_TENSOR = 3
 """Attributes of attributes in which the tensor of an object is looked for."""
+_NO_DEVICE = "a tensor that forward creates needs `device=`, as in torch.empty(n, device=x.device)"
 
 
 class KernelArgumentError(Exception):
@@ -77,6 +80,7 @@ class LaunchRecorder:
         bound = signature.bind(*args, **{name: value for name, value in kwargs.items() if name in known})
         bound.apply_defaults()
         arguments: dict[str, Any] = dict(bound.arguments)
+        _check_numbers(arguments, known)
         options = {name: value for name, value in kwargs.items() if name not in known}
         _check_options(options)
         number = self._sources.number_of(kernel)
@@ -94,17 +98,18 @@ class LaunchRecorder:
                     if isinstance(value, int) and abs(value) < _MAX_OPTION
                 },
                 "line": _host_line(),
+                "has_allocator": has_allocator(),
                 "tuned": self.autotuning.current,
             }
         )
 
     def _encode(self, value: Any, name: str) -> dict[str, Any]:
         if isinstance(value, torch.Tensor):
-            return self._tracer.view_of(self._tracer.promote(value))
+            return self._tensor(value, name)
         if isinstance(value, TensorDescriptor):
             return {
                 "kind": "descriptor",
-                "base": self._tracer.view_of(self._tracer.promote(value.base)),
+                "base": self._tensor(value.base, name),
                 "shape": [int(size) for size in value.shape],
                 "strides": [int(stride) for stride in value.strides],
                 "block_shape": [int(size) for size in value.block_shape],
@@ -114,10 +119,19 @@ class LaunchRecorder:
             return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
         if callable(getattr(value, "data_ptr", None)):
             return self._encode(_tensor_behind(value), name)
+        if isinstance(value, list):
+            raise TypeError(f"unhashable type: 'list': argument {name} of a launch has to be a tuple")
         try:
             return self._sources.encode(value)
         except UnknownGlobalError as error:
             raise KernelArgumentError(f"argument {name}: {error}") from error
+
+    def _tensor(self, value: torch.Tensor, name: str) -> dict[str, Any]:
+        """Describe a tensor that a kernel gets. Raises ValueError, as Triton's launcher does, for one of the host."""
+        handle = self._tracer.promote(value)
+        if handle.kernels_eval_memory.is_on_host:
+            raise ValueError(f"Pointer argument {name} cannot be accessed from Triton (cpu tensor?): {_NO_DEVICE}")
+        return self._tracer.view_of(handle)
 
 
 def _tensor_behind(value: Any) -> torch.Tensor:
@@ -175,6 +189,14 @@ def _check_readers() -> None:
     """Raise KernelArgumentError if the candidate decides what Triton reads: another text than was submitted."""
     if any(now is not before for now, before in zip(_readers(), _READERS, strict=True)):
         raise KernelArgumentError("a function that reads the source of kernels was replaced")
+
+
+def _check_numbers(arguments: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raise TypeError, as Triton's launcher does, for numbers of NumPy's that are no compile-time arguments."""
+    for name, value in arguments.items():
+        is_number = isinstance(value, np.generic) and not isinstance(value, float)
+        if is_number and "constexpr" not in str(parameters[name].annotation):
+            raise TypeError(f"failed to specialize argument {name} of type: numpy.{type(value).__name__}")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -126,6 +126,7 @@ class _Host:
         for made, weights, holder, name, tensor in pending:
             again = made.remake(tensor, weights, self._tracer.promote)
             if again is not None:
+                again.kernels_eval_memory.is_on_host = False  # it was moved with the model
                 holder[name] = again
 
     def _second(self, module: Any, job: dict[str, Any], shapes: dict[str, list[int]]) -> Any:
@@ -171,10 +172,12 @@ class _Host:
         self._recorder.start()
         tracer.step_limit.begin()
         tracer.is_in_call = True
+        tracer.streams.begin_call()
         try:
             with torch.no_grad(), tracer:
                 self._remake()
                 result = model(*inputs)
+            tracer.streams.end_call()
         except ForbiddenOperatorError as error:
             raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, describe(error)) from error
         except (KernelArgumentError, UnknownGlobalError) as error:
@@ -195,6 +198,8 @@ class _Host:
         if tracer.violations:
             used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])
             raise CandidateError("rejected", ErrorCategory.LIBRARY_COMPUTE, f"used {used}")
+        if tracer.streams.unordered is not None:
+            raise CandidateError("incorrect", ErrorCategory.DATA_RACE, tracer.streams.unordered)
         if threading.active_count() > 1:
             raise CandidateError(
                 "rejected", ErrorCategory.BACKGROUND_THREAD, "a thread goes on after forward has returned"
@@ -203,7 +208,7 @@ class _Host:
 
     def _output(self, output: Any) -> dict[str, Any]:
         if isinstance(output, torch.Tensor) and type(output) in (TracedTensor, torch.Tensor, torch.nn.Parameter):
-            if getattr(output, "is_on_host", False):
+            if isinstance(output, TracedTensor) and output.kernels_eval_memory.is_on_host:
                 return {"type": "tensor on another device than the inputs"}
             return {"view": self._tracer.view_of(self._tracer.promote(output))}
         kind = type(output).__name__

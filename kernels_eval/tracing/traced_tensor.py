@@ -25,9 +25,11 @@ _ADDRESS_SPACE = 1 << 40
 class Memory:
     """One storage of the interpreter process, created there by the first command that names it."""
 
-    __slots__ = ("content", "meta", "number", "tracer")
+    __slots__ = ("content", "is_on_host", "meta", "number", "tracer")
 
     def __init__(self, tracer: "Tracer", number: int, meta: torch.UntypedStorage, content: Any = None) -> None:
+        self.is_on_host = False
+        """True if it lies on another device than the kernels', which cannot reach it there."""
         self.tracer = tracer
         self.number = number
         self.meta = meta
@@ -57,8 +59,6 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
     kernels_eval_memory: Memory
     kernels_eval_plain: torch.Tensor
     """The same tensor on PyTorch's meta device."""
-    is_on_host = False
-    """True if host code moved it to another device than the kernels'. Such a tensor is not a valid result."""
     is_cuda = True
     is_meta = False
     is_cpu = False
@@ -74,24 +74,21 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
 
     def cuda(self, *_: Any, **__: Any) -> "TracedTensor":
         """Return itself, or a copy if it was moved to the CPU."""
-        return self.clone() if self.is_on_host else self  # pyright: ignore[reportReturnType]
+        return _moved(self, False) if self.kernels_eval_memory.is_on_host else self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Convert the dtype or layout. A device other than CUDA only marks the result as `is_on_host`."""
+        """Convert the dtype or layout. A device other than CUDA only marks the result's memory as `is_on_host`."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
         device = kwargs.pop("device", None) or next((value for value in args if value not in kept), None)
-        result = super().to(*kept, **kwargs) if kept or kwargs else self
-        if device is None or torch.device(device).type == "cuda":
+        result: Any = super().to(*kept, **kwargs) if kept or kwargs else self
+        if device is None:
             return result
-        moved: Any = result.clone() if result is self else result
-        moved.is_on_host = True
-        return moved
+        is_on_host = torch.device(device).type != "cuda"
+        return result if result.kernels_eval_memory.is_on_host is is_on_host else _moved(result, is_on_host)
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
         """Return a copy marked as being on the CPU. Its values stay in the interpreter process."""
-        copy: Any = self.clone()
-        copy.is_on_host = True
-        return copy
+        return _moved(self, True)
 
     def get_device(self) -> int:
         """Return the device's index."""
@@ -117,6 +114,13 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         """Copy as `clone` does."""
         return self.clone()
+
+
+def _moved(tensor: Any, is_on_host: bool) -> Any:
+    """Return a copy on the host, or on the device."""
+    copy: Any = tensor.clone()
+    copy.kernels_eval_memory.is_on_host = is_on_host
+    return copy
 
 
 def _is_device_name(value: Any) -> bool:

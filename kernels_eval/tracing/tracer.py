@@ -18,6 +18,7 @@ from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.step_limit import StepLimit
+from kernels_eval.tracing.streams import Streams
 from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
@@ -51,6 +52,7 @@ class Tracer(TorchDispatchMode):
         self.is_in_call = False
         """True from entering `forward` to leaving it."""
         self.step_limit = StepLimit()
+        self.streams = Streams()
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
@@ -132,8 +134,10 @@ class Tracer(TorchDispatchMode):
             raise RuntimeError(f"more than {MAX_COMMANDS} operations in one forward call")
         if self.captured is not None and command["kind"] in ("operate", "launch"):
             self.captured.append(command)
-        else:
-            self.commands.append(command)
+            return
+        if command["kind"] in ("operate", "launch"):
+            self.streams.work()
+        self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
         """Return the commands recorded since the last call, and the uploads' bytes."""
@@ -174,11 +178,12 @@ class Tracer(TorchDispatchMode):
             result = SHAPES.get(name, func)(*plain_args, **plain_kwargs)
         except NotImplementedError as error:
             raise ForbiddenOperatorError(f"aten.{name}: its result's shape depends on values") from error
+        is_on_host = _is_on_host(func, given, kwargs)
         if isinstance(result, torch.Tensor):
-            wrapped = results = self._wrap(result, given)
+            wrapped = results = self._wrap(result, given, is_on_host)
             views = [results]
         elif isinstance(result, tuple | list):
-            views = [self._wrap(item, given) if isinstance(item, torch.Tensor) else None for item in result]
+            views = [self._wrap(item, given, is_on_host) if isinstance(item, torch.Tensor) else None for item in result]
             wrapped = type(result)(views)
         else:
             return result
@@ -223,11 +228,14 @@ class Tracer(TorchDispatchMode):
                 f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host"
             )
         view = self.view_of(self.promote(tensor))
+        self.streams.wait_on_host(self.streams.times(self.streams.current))
         self.command({"kind": "synchronise", "reads": True})
         return self._read(view)
 
-    def synchronise(self) -> None:
-        """Record that host code waits for the device, if it does so within a call."""
+    def synchronise(self, is_for_all: bool = True) -> None:
+        """Record that host code waits, if it does so within a call: for the device, or `is_for_all` not, for a part."""
+        if is_for_all:
+            self.streams.wait_for_all()
         if self.is_in_call:
             self.command({"kind": "synchronise", "reads": False})
 
@@ -251,14 +259,16 @@ class Tracer(TorchDispatchMode):
             return {"kind": "plain", "value": value}
         raise ForbiddenOperatorError(f"a {type(value).__name__} cannot be passed to an operator here")
 
-    def _wrap(self, plain: torch.Tensor, given: list[TracedTensor]) -> TracedTensor:
+    def _wrap(self, plain: torch.Tensor, given: list[TracedTensor], is_on_host: bool) -> TracedTensor:
         storage = plain.untyped_storage()
         for handle in given:
             if plain is handle.kernels_eval_plain:
                 return handle
             if _same_storage(storage, handle.kernels_eval_memory.meta):
                 return self._handle(plain, handle.kernels_eval_memory)
-        return self._handle(plain, Memory(self, self._number(), storage))
+        made = Memory(self, self._number(), storage)
+        made.is_on_host = is_on_host
+        return self._handle(plain, made)
 
     def _handle(self, plain: torch.Tensor, memory: Memory) -> TracedTensor:
         handle: TracedTensor = torch.Tensor._make_subclass(  # pyright: ignore
@@ -287,6 +297,21 @@ def _is_random(func: Any) -> bool:
 def _same_storage(first: Any, second: Any) -> bool:
     """Compare identities: storages on the meta device have no address."""
     return first._cdata == second._cdata
+
+
+def _is_on_host(func: Any, given: list[TracedTensor], kwargs: dict[str, Any]) -> bool:
+    """Return whether an operator's result lies on the host: as it is asked for, else as the operands do.
+
+    A creation function that names no device makes a tensor of the host; a second GPU is as far away. Kernels reach
+    pinned memory.
+    """
+    device = kwargs.get("device")
+    if device is not None:
+        wanted = torch.device(device)
+        return bool(wanted.index) or (wanted.type == "cpu" and not kwargs.get("pin_memory"))
+    if given:
+        return all(handle.kernels_eval_memory.is_on_host for handle in given)
+    return _takes_device(func) and not kwargs.get("pin_memory")
 
 
 def _takes_device(func: Any) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
+from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _BFLOAT16: Any = tl.bfloat16
@@ -27,6 +28,10 @@ _HALF = np.uint32(0x7FFF)
 _ONE = np.uint32(1)
 _QUIET = np.uint16(0x7FC0)
 _Blocks = list[np.ndarray[Any, Any]]
+_PROPAGATED: Any = upstream._ir.PROPAGATE_NAN.ALL
+_VECTOR = 8
+"""Elements of 16 bits that a thread loads at once."""
+_PLACES: Any = (tl.standard._argmin_combine_tie_break_left, tl.standard._argmax_combine_tie_break_left)  # pyright: ignore[reportPrivateUsage]
 _WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqrt", "create_dot")
 """Operations of the interpreter's builder that compute; the last operand has the result's type."""
 
@@ -34,6 +39,9 @@ _WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqr
 def install() -> None:
     """Patch Triton's interpreter in this process. Call it after anything that replaces these operations."""
     builder = upstream.InterpreterBuilder
+    builder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
+    builder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)
+    builder.create_clampf = _clamp
     for name in _WIDENED:
         setattr(builder, name, _in_float32(getattr(builder, name)))
     builder.cast_impl = _cast(builder.cast_impl)
@@ -43,8 +51,10 @@ def install() -> None:
     builder.create_add = _exclusive_of_bits(builder.create_add)
     builder.create_sub = _exclusive_of_bits(builder.create_sub)
     builder.create_histogram = _by_low_bits(builder.create_histogram)
-    for operations in (upstream.ReduceOps, upstream.ScanOps):
-        operations.apply_impl = _reduction(operations.apply_impl)
+    builder.create_idiv = _divided
+    for name in ("create_srem", "create_urem"):
+        setattr(builder, name, _remainder)
+    upstream.ReduceOps.apply_impl = _reduction(upstream.ReduceOps.apply_impl)
     builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
     upstream.ReduceOps.generic_reduce = _reduced
     upstream.ScanOps.generic_scan = _scanned
@@ -120,6 +130,33 @@ def _of_unsigned(compute: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
+def _clamp(self: Any, value: Any, least: Any, most: Any, propagate_nan: Any) -> Any:
+    """Limit numbers; NaN becomes the lower limit unless the kernel asks for it to stay."""
+    greater, less = (np.maximum, np.minimum) if propagate_nan == _PROPAGATED else (np.fmax, np.fmin)
+    return upstream.TensorHandle(less(greater(value.data, least.data), most.data), value.dtype.scalar)
+
+
+def _divided(self: Any, left: Any, right: Any) -> Any:
+    """Divide integers towards zero; a quotient by zero has all bits, as NVIDIA's GPUs give it. NumPy's is zero."""
+    values, divisor = left.data, right.data
+    is_zero = divisor == 0
+    if is_zero.any():
+        divisor = np.where(is_zero, np.ones_like(divisor), divisor)
+    found = (values - np.fmod(values, divisor)) // divisor
+    if is_zero.any():
+        found = np.where(is_zero, ~np.zeros_like(found), found)
+    return upstream.TensorHandle(found, left.dtype.scalar)
+
+
+def _remainder(self: Any, left: Any, right: Any) -> Any:
+    """Return what a division towards zero leaves; a division by zero leaves the dividend. NumPy's leaves zero."""
+    found = self.binary_op(left, right, np.fmod)
+    is_zero = right.data == 0
+    if is_zero.any():
+        found.data = np.where(is_zero, left.data, found.data).astype(found.data.dtype)
+    return found
+
+
 def _exclusive_of_bits(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a sum or difference that is exclusive or for comparisons' results, which have one bit; NumPy's is or."""
 
@@ -142,30 +179,23 @@ def _by_low_bits(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction or scan that takes bfloat16 too; it rounds once, at the end."""
+    """Return a reduction whose operands of 16 bits are combined in their own type, and NaN as comparisons treat it.
+
+    Upstream adds numbers of 16 bits in a wider type, and finds the place of a NaN.
+    """
 
     def reduced(self: Any, inputs: Any) -> Any:
-        are_narrow = [value.dtype is _BFLOAT16 for value in inputs]
-        if not any(are_narrow):
-            return reduce(self, inputs)
-        wide = [
-            self.to_tensor(_widened(value.handle).data, tl.float32) if is_narrow else value
-            for value, is_narrow in zip(inputs, are_narrow, strict=True)
-        ]
-        results = reduce(self, tuple(wide))
-        return [
-            _as_bfloat16(self, result) if is_narrow and result.dtype is tl.float32 else result
-            for result, is_narrow in zip(
-                results if isinstance(results, list | tuple) else [results], are_narrow, strict=False
-            )
-        ]
+        is_narrow = any(value.dtype in (_BFLOAT16, tl.float16) for value in inputs)
+        is_place = self.combine_fn in _PLACES
+        if (is_narrow and not is_place) or (is_place and _has_nan(inputs[0])):
+            return _reduced(self, inputs)
+        return reduce(self, inputs)
 
     return reduced
 
 
-def _as_bfloat16(self: Any, result: Any) -> Any:
-    bits = _narrowed(result.handle).data
-    return self.to_tensor(bits if result.type.is_block() else bits.item(), _BFLOAT16)
+def _has_nan(value: Any) -> bool:
+    return value.handle.data.dtype.kind == "f" and bool(np.isnan(value.handle.data).any())
 
 
 def _widened(value: Any) -> Any:
@@ -185,6 +215,8 @@ def _reduced(self: Any, inputs: Any) -> list[Any]:
     blocks: _Blocks = [value.handle.data for value in inputs]
     shape = blocks[0].shape
     blocks = [block.ravel() if self.axis is None else np.moveaxis(block, self.axis, -1) for block in blocks]
+    if any(value.dtype in (_BFLOAT16, tl.float16) for value in inputs):
+        blocks = _combined_by_threads(self, inputs, blocks)
     while blocks[0].shape[-1] > 1:
         half = blocks[0].shape[-1] // 2
         blocks = _combined(
@@ -199,6 +231,39 @@ def _reduced(self: Any, inputs: Any) -> list[Any]:
     elif blocks[0].ndim == 0:
         return [self.to_tensor(block.item(), value.dtype) for block, value in zip(blocks, inputs, strict=True)]
     return [self.to_tensor(block, value.dtype) for block, value in zip(blocks, inputs, strict=True)]
+
+
+def _combined_by_threads(self: Any, inputs: Any, blocks: _Blocks) -> _Blocks:
+    """Combine, one after the other, elements along the last axis that one thread holds: rounding adds up there."""
+    each = held_by_a_thread(blocks[0].shape[-1], blocks[0].size, self.axis in (None, len(blocks[0].shape) - 1))
+    parts = [block.reshape(*block.shape[:-1], -1, each) for block in blocks]
+    found = [part[..., 0] for part in parts]
+    for place in range(1, each):
+        found = _combined(self, inputs, found, [part[..., place] for part in parts])
+    return found
+
+
+def held_by_a_thread(along: int, size: int, is_last: bool) -> int:
+    """Return how many of the elements along an axis, of a block of 16-bit elements, lie in one thread's registers.
+
+    Threads take up to eight neighbours each of the last axis, and what is left once all threads have some.
+    """
+    threads = OPERATION_LOG.threads
+    together = min(_VECTOR, max(1, size // threads))
+    return min(along, max(together, along // threads) if is_last else max(1, size // threads // together))
+
+
+def sum_in_own_type(values: np.ndarray[Any, Any], each: int) -> np.ndarray[Any, Any]:
+    """Add float16 values along the last axis: `each` neighbours one after the other, then the halves of the rest."""
+    parts = values.reshape(*values.shape[:-1], -1, each)
+    found = parts[..., 0]
+    with np.errstate(all="ignore"):
+        for place in range(1, each):
+            found = found + parts[..., place]
+        while found.shape[-1] > 1:
+            half = found.shape[-1] // 2
+            found = found[..., :half] + found[..., half:]
+    return found[..., 0]
 
 
 def _scanned(self: Any, inputs: Any) -> list[Any]:
@@ -243,6 +308,8 @@ def _scanned_by_pairs(self: Any, inputs: Any, blocks: _Blocks) -> _Blocks:
 
 def _combined(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:
     """Call the kernel's function on two sets of blocks, or on each pair of their elements if it takes no blocks."""
+    if self.combine_fn is tl.standard._sum_combine:  # pyright: ignore[reportPrivateUsage]
+        return [_added(left[0], right[0], inputs[0].dtype)]
     try:
         return _combined_as_blocks(self, inputs, left, right)
     except (ValueError, TypeError):  # the function branches on its operands, which is undefined for a block
@@ -252,6 +319,14 @@ def _combined(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:
             for block, result in zip(found, results, strict=True):
                 block[place] = result.handle.data.item() if isinstance(result, tl.tensor) else result
         return found
+
+
+def _added(left: Any, right: Any, dtype: Any) -> Any:
+    if dtype is not _BFLOAT16:
+        with np.errstate(all="ignore"):
+            return left + right
+    one, other = (_widened(upstream.TensorHandle(each, dtype)).data for each in (left, right))
+    return _narrowed(upstream.TensorHandle(np.add(one, other), tl.float32)).data
 
 
 def _combined_as_blocks(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:

@@ -9,6 +9,7 @@ atomics, block pointers, scans, anything that is not named here. The launch then
 other.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,10 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
-from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, deepened, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
 from kernels_eval.interpreter.triton_patches import operation_counts
+from kernels_eval.interpreter.triton_patches.arithmetic import held_by_a_thread, sum_in_own_type
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
 from kernels_eval.interpreter.triton_patches.open_order import reshaped
@@ -98,7 +100,7 @@ class BatchedBuilder(_builder):
         """Add an axis of one element."""
         if type(arg) is not BatchHandle:
             return super().create_expand_dims(arg, axis)
-        return self.made(np.expand_dims(arg.lanes, axis + 1), arg.dtype.scalar)
+        return deepened(self.made(np.expand_dims(arg.lanes, axis + 1), arg.dtype.scalar), (arg,))
 
     def create_broadcast(self, arg: Any, shape: Any) -> Any:
         """Repeat a block along its axes of one element."""
@@ -170,7 +172,7 @@ class BatchedBuilder(_builder):
             )
             loaded = _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
             every = None if lanes is None else np.broadcast_to(lanes, ptrs.data.shape).reshape(1, -1)
-            loaded.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), every, rest.itemsize)
+            LOAD_TURNS.follow(loaded, LOAD_TURNS.load(ptrs.data.reshape(1, -1), every, rest.itemsize), ptrs, mask)
             return loaded
         sizes = _sizes(ptrs)
         addresses = self.in_all(ptrs, sizes)
@@ -178,7 +180,8 @@ class BatchedBuilder(_builder):
         rest = undefined(addresses.shape, dtype, _element(ptrs), lanes) if other is None else self.in_all(other, sizes)
         found = self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
         each = None if lanes is None else lanes.reshape(len(addresses), -1)
-        found.loads = LOAD_TURNS.load(addresses.reshape(len(addresses), -1), each, found.lanes.itemsize)
+        loads = LOAD_TURNS.load(addresses.reshape(len(addresses), -1), each, found.lanes.itemsize)
+        LOAD_TURNS.follow(found, loads, ptrs, mask)
         return found
 
 
@@ -257,6 +260,8 @@ def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
             raise UnbatchableError("a reduction by a function of its own")
         lanes, dtype = handle.lanes, inputs[0].dtype
         operation_counts.count_reduction(handle.shape, self.axis, lanes.itemsize)
+        if function is np.sum and lanes.dtype == np.float16:
+            function = _sum_of_halves(handle.shape, self.axis)
         if self.axis is None:
             found = function(lanes.reshape(lanes.shape[0], -1), axis=1)
             sizes = (1,) * len(handle.shape) if self.keep_dims else ()
@@ -268,3 +273,16 @@ def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
         return [tl.tensor(values, tl.block_type(dtype, list(sizes)) if sizes else dtype)]
 
     return reduced
+
+
+def _sum_of_halves(shape: tuple[int, ...], axis: int | None) -> Callable[..., Any]:
+    """Return a sum of float16 values in that type, for blocks of a shape, along an axis or of all elements."""
+    is_last = axis is None or axis % len(shape) == len(shape) - 1
+    size = math.prod(shape)
+
+    def total(lanes: Any, axis: int, keepdims: bool = False) -> Any:
+        moved = np.moveaxis(lanes, axis, -1)
+        found = sum_in_own_type(moved, held_by_a_thread(moved.shape[-1], size, is_last))
+        return np.expand_dims(found, axis) if keepdims else found
+
+    return total

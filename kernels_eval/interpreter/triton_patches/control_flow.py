@@ -34,7 +34,7 @@ def rewrite(function: ast.FunctionDef, variables: Collection[str] = ()) -> ast.F
 
     `variables`: global names of plain values, which a kernel may use as defaults of its parameters only.
     """
-    return _Rewriting(variables).visit(without_dead_products(function))
+    return _Rewriting(variables, _counters_read_later(function)).visit(without_dead_products(function))
 
 
 def install() -> None:
@@ -65,10 +65,18 @@ def _numbers(first: Any, last: Any, step: Any) -> Generator[Any]:
     for bound in (*bounds, step):
         dtype = rules.integer_promote_impl(dtype, rules.to_tensor(bound).dtype)
     numpy_type = upstream._get_np_dtype(dtype)
+    is_turned = hasattr(step, "handle") and step.__index__() < 0
     if any(_differs(bound) for bound in bounds):
+        if is_turned:
+            raise UnsupportedError("programs are run one by one")
         yield from _in_step(bounds, step.__index__(), numpy_type, dtype)
         return
-    for value in range(bounds[0].__index__(), bounds[1].__index__(), step.__index__()):
+    first, last = (bound.__index__() for bound in bounds)
+    if is_turned:
+        if first < last:
+            raise UnsupportedError("a loop whose step is negative at run time never ends")
+        return  # the compiled loop counts upwards: it turns round for a step that it knows to be negative alone
+    for value in range(first, last, step.__index__()):
         yield scalar(value, numpy_type, dtype)
 
 
@@ -91,6 +99,11 @@ def _in_step(bounds: tuple[Any, Any], step: int, numpy_type: Any, dtype: tl.dtyp
     starts = np.broadcast_to(first, turns.shape)[:, None]
     for turn in range(int(turns[0])):
         yield tl.tensor(builder.made((starts + turn * step).astype(numpy_type), dtype), dtype)
+
+
+def _ended() -> Any:
+    """Return what the counter of a loop holds after it: nothing that is defined."""
+    return scalar(_UNDEFINED, np.int32, tl.int32)
 
 
 def least(*values: Any) -> Any:
@@ -185,6 +198,7 @@ def _refuse(message: str) -> None:
     raise UnsupportedError(message)
 
 
+_UNDEFINED = 0x55555555
 _CONSTANTS = (bool, int, float, str, tuple, tl.dtype)
 GLOBALS: dict[str, Any] = {
     "_kernel_and": _all,
@@ -192,6 +206,7 @@ GLOBALS: dict[str, Any] = {
     "_kernel_not": _not,
     "_kernel_condition": _condition,
     "_kernel_turn": _turn,
+    "_kernel_ended": _ended,
     "_kernel_constant": _constant,
     "_kernel_value": _value,
     "_kernel_assert": _assert,
@@ -203,8 +218,9 @@ BUILTINS: dict[str, Any] = {"range": counted, "min": least, "max": greatest}
 
 
 class _Rewriting(ast.NodeTransformer):
-    def __init__(self, variables: Collection[str]) -> None:
+    def __init__(self, variables: Collection[str], counters: Collection[str]) -> None:
         self._variables = variables
+        self._counters = counters
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         return node
@@ -241,6 +257,13 @@ class _Rewriting(ast.NodeTransformer):
             node.test = _call(node.test, "_kernel_constant", node.test)
         return self._visit_condition(node)
 
+    def visit_For(self, node: ast.For) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name) or node.target.id not in self._counters or _is_unrolled(node):
+            return node
+        target = ast.copy_location(ast.Name(node.target.id, ast.Store()), node)
+        return [node, ast.copy_location(ast.Assign([target], _call(node, "_kernel_ended")), node)]
+
     def visit_While(self, node: ast.While) -> ast.AST:
         return self._visit_condition(node, "_kernel_turn")
 
@@ -260,6 +283,25 @@ class _Rewriting(ast.NodeTransformer):
         self.generic_visit(node)
         message = _thunk(node.msg or ast.Constant(""))
         return ast.copy_location(ast.Expr(_call(node, "_kernel_assert", node.test, message)), node)
+
+
+def _is_unrolled(loop: ast.For) -> bool:
+    name = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
+    return getattr(name, "attr", getattr(name, "id", None)) != "range"
+
+
+def _counters_read_later(function: ast.FunctionDef) -> frozenset[str]:
+    """Return the names of loops' counters that are read outside of those loops, where Triton leaves them undefined."""
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.For) and isinstance(node.target, ast.Name)]
+    inside = {
+        id(name) for loop in loops for name in ast.walk(loop)
+        if isinstance(name, ast.Name) and name.id == getattr(loop.target, "id", None)
+    }  # fmt: skip
+    read = {
+        name.id for name in ast.walk(function)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and id(name) not in inside
+    }  # fmt: skip
+    return frozenset(getattr(loop.target, "id", "") for loop in loops) & read
 
 
 def _call(place: ast.AST, name: str, *arguments: ast.expr) -> ast.expr:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.language.extra import cuda
 
 from kernels_eval.interpreter.memory_accesses import record_access
 from kernels_eval.interpreter.triton_patches import (
     arithmetic,
     batched_builder,
     control_flow,
+    dependent_launches,
+    descriptors,
     dot_scaled,
     float8,
     inline_asm,
@@ -86,12 +87,12 @@ def install() -> None:
     open_order.install()
     inline_asm.install()
     dot_scaled.install()
+    descriptors.install()
     map_elementwise.install()
     programs.install()
     control_flow.install()
     operation_counts.install()
-    for name in ("gdc_wait", "gdc_launch_dependents"):  # launches of a call run one after the other here
-        setattr(cuda, name, lambda **_: None)
+    dependent_launches.install()
     for language in (tl, tl.core):
         language.dot = _in_default_precision(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
@@ -181,6 +182,8 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
     if input_precision == _TF32 and a.data.dtype == np.float32:
         a = upstream.TensorHandle(arithmetic.to_tf32(a.data), a.dtype)
         b = upstream.TensorHandle(arithmetic.to_tf32(b.data), b.dtype)
+    if d.data.dtype == np.float16:
+        return _dot_in_halves(a, b, d)
     terms = _TERMS.get(input_precision, 1) if a.data.dtype == np.float32 else 1
     if terms == 1:
         return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
@@ -189,6 +192,16 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
         for first in range(total + 1):
             d = _upstream_dot(self, left[first], right[total - first], d, input_precision, max_num_imprecise_acc)
     return d
+
+
+def _dot_in_halves(a: Any, b: Any, d: Any) -> Any:
+    """Multiply into a sum of float16, which is rounded after each step of the matrix unit."""
+    left, right, total = a.data.astype(np.float32), b.data.astype(np.float32), d.data
+    with np.errstate(all="ignore"):
+        for first in range(0, left.shape[-1], _STEP):
+            product = np.matmul(left[..., first : first + _STEP], right[..., first : first + _STEP, :])
+            total = (product + total.astype(np.float32)).astype(np.float16)
+    return upstream.TensorHandle(total, d.dtype.scalar)
 
 
 def _in_default_precision(dot: Any) -> Any:
@@ -212,6 +225,8 @@ def _in_default_precision(dot: Any) -> Any:
 
 
 _TF32: Any = upstream._ir.INPUT_PRECISION.TF32
+_STEP = 16
+"""Elements of the reduced axis that the matrix unit takes at a time."""
 _TERMS: dict[Any, int] = {upstream._ir.INPUT_PRECISION.BF16x3: 2, upstream._ir.INPUT_PRECISION.BF16x6: 3}
 """Parts in bfloat16 of a float32 operand; products of parts whose numbers add up to fewer than these are summed."""
 _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")

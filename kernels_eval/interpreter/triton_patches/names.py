@@ -18,6 +18,7 @@ from triton.backends.amd.compiler import HIPOptions
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.language import core as _core
 from triton.language.semantic import TritonSemantic as _TritonSemantic
+from triton.runtime import _allocation
 from triton.runtime import driver as _driver
 from triton.runtime import interpreter as _interpreter
 from triton.runtime.jit import ConstexprFunction, JITFunction
@@ -126,6 +127,11 @@ class WarmedKernel:
 
     def _init_handles(self) -> None:
         """Do nothing: there is no module to load. Host code calls it before it reads the figures."""
+
+
+def has_allocator() -> bool:
+    """Return whether host code has set an allocator for what kernels need beside their arguments."""
+    return not isinstance(_allocation._allocator.get(), _allocation.NullAllocator)  # pyright: ignore[reportPrivateUsage]
 
 
 def set_driver(driver: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Operation
-from kernels_eval.interpreter.load_turns import LOAD_TURNS, passed_on
+from kernels_eval.interpreter.load_turns import LOAD_TURNS, deepened, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -142,7 +142,7 @@ def _counted_as_address(compute: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
         OPERATION_LOG.count(_WIDE_ADDRESS if result.data.itemsize == _WIDE else _ADDRESS, result.data)
-        return result
+        return deepened(result, (first, *rest))
 
     return counted
 
@@ -175,7 +175,8 @@ def _counted_as_load(compute: Callable[..., Any]) -> Callable[..., Any]:
         result = compute(self, ptrs, mask, *operands, **named)
         OPERATION_LOG.count_wait("access", result.data.shape)
         lanes = None if mask is None else np.broadcast_to(mask.data, ptrs.data.shape).reshape(1, -1)
-        result.loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), lanes, result.data.itemsize)
+        loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), lanes, result.data.itemsize)
+        LOAD_TURNS.follow(result, loads, ptrs, mask)
         return result
 
     return counted

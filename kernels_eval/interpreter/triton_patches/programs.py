@@ -27,6 +27,10 @@ BARRIER_WAITS = 3.0
 _ir: Any = upstream._ir
 _ACQUIRES = (_ir.MEM_SEMANTIC.ACQUIRE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 _RELEASES = (_ir.MEM_SEMANTIC.RELEASE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
+_EXCHANGING = (
+    "create_dot", "create_dot_scaled", "create_trans", "create_reshape", "create_gather", "create_histogram",
+    "create_cat", "create_join", "create_split",
+)  # fmt: skip
 _upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
 _upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
 
@@ -36,6 +40,10 @@ def install() -> None:
     upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
     upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_barrier = _barrier
+    for name in _EXCHANGING:
+        setattr(upstream.InterpreterBuilder, name, _exchanging(getattr(upstream.InterpreterBuilder, name)))
+    for operations in (upstream.ReduceOps, upstream.ScanOps):
+        operations.apply_impl = _exchanging(operations.apply_impl)
 
 
 def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
@@ -89,6 +97,16 @@ _AS_INTEGERS = {4: tl.uint32, 8: tl.uint64}
 """Integer types by their bytes."""
 
 
+def _exchanging(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation for which lanes pass values to one another, as it may need a barrier of the program."""
+
+    def exchanged(*operands: Any, **named: Any) -> Any:
+        RACES.exchange()
+        return compute(*operands, **named)
+
+    return exchanged
+
+
 def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
     def update() -> Any:
         if rmw_op != _ir.ATOMIC_OP.XCHG or val.data.dtype.kind != "f":
@@ -108,12 +126,13 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any]) -> Any:
     """Carry out an atomic. One on a single address orders programs, as far as its semantics say."""
     count_atomics(ptr.data, mask, max(1, ptr.get_element_ty().primitive_bitwidth // 8))
+    orders = scope != _ir.MEM_SYNC_SCOPE.CTA
     if ptr.data.size != 1 or (mask is not None and not mask.all()):
-        record_access(ptr, mask, reads=True, writes=True)
+        record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
         return update()
     address = int(ptr.data.reshape(()))
-    orders = scope != _ir.MEM_SYNC_SCOPE.CTA
-    record_access(ptr, mask, reads=True, writes=True)  # before it acquires: an atomic does not order itself
+    # before it acquires: an atomic does not order itself
+    record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()

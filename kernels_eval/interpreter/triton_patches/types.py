@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels_eval.interpreter.load_turns import deepened
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import language, semantic, upstream
 
@@ -225,10 +226,10 @@ def _splat(self: Any, value: Any, shape: _Shape) -> Any:
     kind = _block(self, value.type, shape)
     handle = value.handle
     if type(handle) is BatchHandle:
-        return self.tensor(spread(handle, shape.sizes), kind)
+        return self.tensor(deepened(spread(handle, shape.sizes), (handle,)), kind)
     values = np.empty(shape.sizes, upstream._get_np_dtype(handle.dtype))
     values[...] = handle.data
-    return self.tensor(upstream.TensorHandle(values, handle.dtype.scalar), kind)
+    return self.tensor(deepened(upstream.TensorHandle(values, handle.dtype.scalar), (handle,)), kind)
 
 
 def _block(self: Any, element: Any, shape: _Shape) -> Any:
@@ -248,19 +249,21 @@ def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
         return value
     shape, handle = _shape(sizes), value.handle
     if type(handle) is BatchHandle:
-        return self.tensor(spread(handle, sizes), _block(self, value.type.scalar, shape))
+        return self.tensor(deepened(spread(handle, sizes), (handle,)), _block(self, value.type.scalar, shape))
     if shape.numel > _MOST_SHARED:
         values = np.broadcast_to(handle.data, sizes)
     else:  # of a small block a copy is made faster than a view
         values = np.empty(sizes, handle.data.dtype)
         values[...] = handle.data
-    return self.tensor(upstream.TensorHandle(values, handle.dtype.scalar), _block(self, value.type.scalar, shape))
+    spread_out = deepened(upstream.TensorHandle(values, handle.dtype.scalar), (handle,))
+    return self.tensor(spread_out, _block(self, value.type.scalar, shape))
 
 
 def _expanded(self: Any, value: Any, axis: int) -> Any:
     sizes = value.data.shape
     if 0 <= axis <= len(sizes):
-        return upstream.TensorHandle(value.data.reshape((*sizes[:axis], 1, *sizes[axis:])), value.dtype.scalar)
+        made = upstream.TensorHandle(value.data.reshape((*sizes[:axis], 1, *sizes[axis:])), value.dtype.scalar)
+        return deepened(made, (value,))
     return _expand(self, value, axis)
 
 

@@ -38,6 +38,7 @@ def kernel(x_ptr, y_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, x):
+        triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device=x.device))
         y = torch.empty_like(x)
         kernel[(triton.cdiv(x.shape[0], 16), triton.cdiv(x.shape[1], 32))](x, y, *x.shape, BM=16, BN=32)
         return y

@@ -1,4 +1,4 @@
-"""tl.max, tl.sum and tl.argmax of bfloat16
+"""tl.max and tl.argmax of bfloat16, and tl.sum of it in float32
 
 expect: correct
 """
@@ -33,7 +33,7 @@ def kernel(x, a, b, c, N, B: tl.constexpr):
     i = tl.arange(0, B)
     v = tl.load(x + r * N + i, mask=i < N, other=float("-inf"))
     tl.store(a + r, tl.max(v, 0))
-    tl.store(b + r, tl.sum(tl.where(i < N, v, 0.0), 0))
+    tl.store(b + r, tl.sum(tl.where(i < N, v, 0.0).to(tl.float32), 0))
     tl.store(c + r, tl.argmax(v, 0).to(tl.int64))
 
 

@@ -16,6 +16,7 @@ from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 DOUBLE = Path(__file__).parents[3] / "doubles" / "interpreted.py"
 I8 = "    i = tl.arange(0, 8)\n"
+WRITTEN = I8 + "    tl.store(o_ptr + i, tl.load(x_ptr + i))\n    tl.debug_barrier()\n"
 P = "    p = tl.program_id(0)\n"
 LOCK = "    while tl.atomic_cas(l_ptr, 0, 1) == 1:\n        pass\n"
 COUNT_TO_7 = "    tl.store(s_ptr + p, tl.load(x_ptr + p))\n    if tl.atomic_add(l_ptr, 1) == 7:\n"
@@ -102,6 +103,18 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
         ),
         [7.0, 6.0, 5.0],
     ),
+    "loaded by another lane before a barrier": (
+        launch(WRITTEN + "    v = tl.load(o_ptr + 7 - i)\n    tl.debug_barrier()\n    tl.store(o_ptr + i, v)\n", 1),
+        [7.0, 6.0, 5.0],
+    ),
+    "loaded by another lane before a sum of all": (
+        launch(WRITTEN + "    tl.store(o_ptr + i, tl.sum(tl.load(o_ptr + 7 - i)))\n", 1),
+        [28.0] * 8,
+    ),
+    "atomics of lanes on one address, of the scope of their program": (
+        launch(I8 + "    tl.atomic_add(o_ptr + i // 8, tl.load(x_ptr + i), scope='cta')\n", 1),
+        [28.0, 0.0],
+    ),
     "two lanes store the same value": (
         launch(I8 + "    tl.store(o_ptr + i // 2, tl.load(x_ptr + i // 2))\n", 1),
         [0.0, 1.0],
@@ -168,6 +181,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
                 I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.store(s_ptr + 7 - i, tl.load(x_ptr + i))\n", 1
             ),
             "tl.debug_barrier()",
+        ),
+        "loaded by another lane before": (
+            launch(WRITTEN + "    tl.store(o_ptr + i, tl.load(o_ptr + 7 - i))\n", 1),
+            "overwrites element 0 of `o_ptr` in another lane than the one that loaded",
+        ),
+        "atomics of the scope of one program": (
+            launch(P + "    tl.atomic_add(o_ptr, tl.load(x_ptr + p), scope='cta')\n"),
+            "with scope='cta', element 0 of `o_ptr`",
         ),
         "two values for one element": (
             launch(I8 + "    tl.store(o_ptr + i // 2, tl.load(x_ptr + i))\n", 1),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kernels_eval.interpreter.load_turns import LoadTurns, loads_of, passed_on
+from kernels_eval.interpreter.load_turns import LoadTurns, deepened, loads_of, passed_on
 from kernels_eval.interpreter.triton_patches import control_flow
 
 PROGRAMS, LANES, ITEM = 3, 64, 4
@@ -65,6 +65,35 @@ def test_lanes_that_are_masked_off_load_nothing(programs: tuple[int, ...], waits
 @pytest.mark.parametrize(("stages", "each"), [(1, 1.0), (2, 1.0), (3, 0.5), (5, 0.25)])
 def test_a_loop_that_asks_for_stages_has_several_turns_under_way(stages: int, each: float) -> None:
     assert turns(*FAR, stages=stages) == each * len(FAR)
+
+
+@pytest.mark.parametrize(("lanes", "item", "each"), [(1, 4, 1.0), (64, 2, 1.0), (64, 4, 0.25), (256, 2, 0.25)])
+def test_scalars_and_less_than_four_bytes_of_a_thread_are_not_fetched_ahead(lanes: int, item: int, each: float) -> None:
+    log, taken = LoadTurns(), LoadTurns()
+    for one in (log, taken):
+        one.start(3, threads=128)
+    for start in FAR:
+        addresses = np.uint64(start) + np.arange(lanes, dtype=np.uint64)[None, :] * np.uint64(item)
+        log.begin_turn(5)
+        log.load(addresses, None, item)
+        taken.begin_turn(1)
+        taken.multiply(SimpleNamespace(loads=taken.load(addresses, None, item)))
+    log.end()
+    taken.end()
+    assert log.most == each * len(FAR)
+    assert taken.most == (len(FAR) if each == 1.0 else 0)
+
+
+@pytest.mark.parametrize(("is_address", "waits"), [(True, len(FAR)), (False, 1)])
+def test_loads_that_wait_for_one_another_count_one_by_one_without_a_loop(is_address: bool, waits: int) -> None:
+    log = LoadTurns()
+    before = SimpleNamespace()
+    for start in FAR:
+        pointer = deepened(SimpleNamespace(), (before,)) if is_address else SimpleNamespace()
+        before = SimpleNamespace()
+        log.follow(before, log.load(block(start), None, ITEM), pointer, None)
+    log.end()
+    assert log.most == waits
 
 
 def test_the_first_turn_of_a_loop_waits_whole_however_many_stages_it_asks_for() -> None:

@@ -160,8 +160,15 @@ def test_a_pointer_made_of_a_number_is_named() -> None:
         record_access(Pointers([region.base + (1 << 35)]), None, reads=True, writes=False)
 
 
+def test_an_address_that_is_no_multiple_of_its_elements_size_is_refused() -> None:
+    region = start(100)[0]
+    record_access(Pointers([region.base + 4], tl.int32), None, reads=True, writes=False)
+    with pytest.raises(OutOfBoundsError, match="misaligned address: the kernel reads elements of 4 bytes"):
+        record_access(Pointers([region.base + 4, region.base + 9], tl.int32), None, reads=True, writes=False)
+
+
 def test_wide_elements_have_to_be_inside_to_their_last_byte() -> None:
     region = start(100)[0]
-    record_access(Pointers([region.base + 92], tl.int64), None, reads=True, writes=False)
+    record_access(Pointers([region.base + 88], tl.int64), None, reads=True, writes=False)
     with pytest.raises(OutOfBoundsError):
         record_access(Pointers([region.base + 96], tl.int64), None, reads=True, writes=False)

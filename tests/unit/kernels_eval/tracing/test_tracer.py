@@ -155,10 +155,28 @@ def test_traced_tensors_look_like_a_gpus() -> None:
     with made:
         assert x.to("cuda") is x
         moved: Any = x.cpu()
-        assert moved.is_on_host
-        assert not moved.cuda().is_on_host
+        assert moved.kernels_eval_memory.is_on_host
+        assert not moved.cuda().kernels_eval_memory.is_on_host
         assert x[1].data_ptr() - x.data_ptr() == 4 * 2
         assert x.clone().data_ptr() // (1 << 44) != x.data_ptr() // (1 << 44)
+
+
+def test_a_tensor_that_names_no_device_lies_on_the_host_until_it_is_moved() -> None:
+    made = tracer()
+    x = made.input(0, (4, 4), torch.float32)
+
+    def is_on_host(tensor: Any) -> bool:
+        return tensor.kernels_eval_memory.is_on_host
+
+    with made:
+        for on_host in (torch.empty(3), torch.zeros(3, device="cpu"), torch.zeros(3).view(-1), torch.zeros(4).clone()):
+            assert is_on_host(on_host)
+            assert not is_on_host(on_host.to("cuda"))
+            assert not is_on_host(on_host.cuda())
+        assert is_on_host(x.to("cpu").view(-1))
+        assert not is_on_host(x.cpu().to(x.device))
+        assert not any(map(is_on_host, (torch.zeros_like(x), x.new_empty(3))))
+        assert not is_on_host(x.new_empty(3).copy_(torch.zeros(3)))
 
 
 def test_host_code_may_compute_with_a_few_numbers_of_its_own() -> None:

@@ -43,6 +43,41 @@ def each(function: Callable[[float], Any]) -> list[float]:
 
 
 GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "a loop downwards by a number": (
+        body("v = x", "for k in range(n, 0, -1):", "    v = v * 2 - k"),
+        each(lambda x: 32 * x - 129),
+    ),
+    "a loop downwards by an argument, which takes no turn": (
+        {
+            **(down := body("v = x", "for k in range(8, 0, n):", "    v = v + k")),
+            "arguments": {**down["arguments"], "n": -1},
+        },
+        X,
+    ),
+    "a loop's counter after it, which is undefined": (
+        body("k = 3", "for k in range(0, n):", "    x = x * 1.0", value="k > 4"),
+        [1.0] * 8,
+    ),
+    "a counter after a loop that is unrolled": (
+        body("for k in tl.static_range(0, 3):", "    x = x * 1.0", value="k"),
+        [2.0] * 8,
+    ),
+    "a counter after a loop that is given another value": (
+        body("for k in range(0, n):", "    x = x * 1.0", "k = 7", value="k"),
+        [7.0] * 8,
+    ),
+    "division of integers by zero": (
+        body("d = i % 4", value="tl.where(i < 4, 7 // d, 7 % d)"),
+        [-1.0, 7.0, 3.0, 2.0, 7.0, 0.0, 1.0, 1.0],
+    ),
+    "the place of a number beside a NaN": (
+        body("v = tl.where(i == 2, float('nan'), x)", value="tl.argmax(v, 0)"),
+        [7.0] * 8,
+    ),
+    "float16 values that overflow on the way": (
+        body("h = tl.where(i < 4, 40000.0, -40000.0).to(tl.float16)", value="tl.sum(tl.where(i % 4 < 2, h, 0), 0)"),
+        [0.0] * 8,
+    ),
     "and of blocks": (body("v = (x > 0) and (i < n)"), each(lambda x: 0 < x < 3)),
     "or of blocks": (body("v = (x > 2) or (x < 0)"), each(lambda x: x > 2 or x < 0)),
     "not of a block": (body("v = not (x > 0)"), each(lambda x: not x > 0)),

@@ -1,0 +1,46 @@
+"""number of NumPy's as an argument
+
+expect: refused
+"""
+
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return x * 2 + 1
+
+
+def get_inputs():
+    return [torch.randn(512, 256)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n, other=0.0)
+    tl.store(o + i, v * 2 + 1, mask=i < n)
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        o = torch.empty_like(x)
+        k[(triton.cdiv(x.numel(), 1024),)](x, o, np.int64(np.prod(x.shape)), B=1024)
+        return o

@@ -138,7 +138,7 @@ class MadeOfWeights(TorchDispatchMode):
             return True
         try:
             with torch.no_grad():
-                again = _view(self._whole(tensor, {}, _itself, _on_host), tensor)
+                again = _view(self._whole(tensor, {}, _itself, _where_it_was), tensor)
             return torch.equal(_bytes(again), _bytes(tensor))
         except ValueError:  # another type: it is not made again
             return True
@@ -239,9 +239,12 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     return [value for value in tree_leaves(written) if isinstance(value, torch.Tensor)]
 
 
-def _on_host(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+def _where_it_was(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a step on the constructor's own values: what nothing was written to stays as it is."""
-    return whole.clone() if func.overloadpacket.__name__ in UNINITIALISED else func(*args, **kwargs)
+    if func.overloadpacket.__name__ in UNINITIALISED:
+        return whole.clone()
+    device = whole.device  # not the one that was asked for: without a GPU the virtual one is the host
+    return func(*args, **{name: device if name == "device" else value for name, value in kwargs.items()})
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

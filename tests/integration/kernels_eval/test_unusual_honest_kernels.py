@@ -215,3 +215,26 @@ def test_zero_is_the_wrong_number_for_a_maximum(judge: Judge) -> None:
     problem = ROWS.replace("x.sum(1)", "x.amax(1)").replace("torch.randn(64, 200)", "-1.0 - torch.rand(64, 200)")
     verdict = judged(judge, ROW_SUM.replace("tl.sum", "tl.max"), problem)
     assert verdict.status is Status.INCORRECT
+
+
+IN_THE_CONSTRUCTOR = """    best = None
+
+    def __init__(self):
+        super().__init__()
+        some = torch.zeros(4096, device="cuda")
+        self.warm = torch.empty_like(some)
+        k[(16,)](some, self.warm, 4096, B=256)
+"""
+IN_THE_FIRST_CALL = LAUNCH + (
+    "        if self.best is None:\n            self.best = torch.empty_like(x)\n"
+    "            k[(triton.cdiv(n, 256),)](x, self.best, n, B=256)\n"
+)
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+def test_only_what_every_call_does_is_charged(judge: Judge, rows: int) -> None:
+    problem = PROBLEM.replace("64, 200", f"{rows}, 200")
+    kernels = (KERNEL, KERNEL.replace("    best = None\n", IN_THE_CONSTRUCTOR), with_launch(IN_THE_FIRST_CALL))
+    verdicts = [judged(judge, kernel, problem) for kernel in kernels]
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 3, verdicts
+    assert len({verdict.candidate_ms for verdict in verdicts}) == 1, verdicts

@@ -213,10 +213,11 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
 def _check_origins(origins: tuple[int, ...], kept: int, native: torch.Tensor, label: str, strict: bool) -> None:
     """Raise CandidateFailedError under `strict` if kernels wrote too few elements, not counting constant fills.
 
-    `kept`: elements of a returned input that nobody wrote, where the reference changes that input as well.
+    `kept`: elements of a returned input that nobody wrote, where the reference changes that input as well: one element
+    that kernels wrote is enough then.
     """
     computed = sum(origins) - origins[Origin.FILL] - kept
-    if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
+    if strict and origins[Origin.KERNEL] < max(_MIN_KERNEL_SHARE * computed, min(kept, 1)):
         share = origins[Origin.KERNEL] / native.numel()
         raise CandidateFailedError(
             Status.REJECTED,

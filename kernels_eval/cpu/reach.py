@@ -6,7 +6,7 @@ The worker cannot see this in what is sent. It reads it in the file: it has no u
 
 Refused are the judge's own name; frames, closures, namespaces and referrers of other code; PyTorch's stacks of modes;
 modules of Python's library other than to read their members, and those that another package has imported; patterns
-that read attributes; names that are made while the program runs.
+that read attributes; names that are made while the program runs; `exec` and `getattr` under another name.
 """
 
 import ast
@@ -15,7 +15,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 
-from kernels_eval.sandbox.guarded_names import REACHING
+from kernels_eval.sandbox.guarded_names import REACHING, TABLES
 from kernels_eval.trace.kernel_syntax import nodes_of
 
 _BY_NAME = ("getattr", "setattr", "delattr")
@@ -23,11 +23,6 @@ _RUN = ("exec", "eval", "compile", "__import__", "import_module")
 _IMPORTS = ("builtins", "sys.modules", "unittest.mock")
 _OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
 """Objects whose members may be named at run time; what they lead to is guarded then (sandbox.guarded_names)."""
-_TABLES = (
-    "atexit", "builtins", "copyreg", "ctypes", "gc", "importlib", "inspect", "json", "linecache", "pickle", "sys",
-    "traceback", "weakref",
-)  # fmt: skip
-"""Modules of Python's library that lead to other code's objects, or that the judge's own side works with."""
 _LOOKED_AT = (
     ast.Attribute, ast.Call, ast.Compare, ast.Constant, ast.Import, ast.ImportFrom, ast.MatchClass, ast.Name,
 )  # fmt: skip
@@ -48,6 +43,7 @@ def reached(source: str) -> str | None:
     modules, members = dict(_library(nodes)), set(_members(nodes))
     bases = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     harmless = {id(part) for node in nodes for part in _asked_for_a_name(node)}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)} | set(_parameters_in_use(tree))
     fixed = _fixed_texts(tree)
     for node in nodes:
         if id(node) in harmless:
@@ -56,6 +52,7 @@ def reached(source: str) -> str | None:
             _of_name(node)
             or _of_module(node, modules, members, bases)
             or _of_call(node, members, fixed)
+            or _of_function(node, called)
             or _of_import(node)
         )
         if found is not None:
@@ -97,6 +94,29 @@ def _of_name(node: ast.AST) -> str | None:
     return found[0] if found else None
 
 
+def _of_function(node: ast.AST, called: set[int]) -> str | None:
+    """Return a function that takes a name or a program, and that may get another name here: calls are looked at."""
+    if id(node) in called:
+        return None
+    if isinstance(node, ast.Attribute):
+        return "import_module as a value" if node.attr == "import_module" else None
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return None
+    return f"{node.id} as a value" if node.id in (*_RUN, *_BY_NAME) else None
+
+
+def _parameters_in_use(tree: ast.Module) -> Iterator[int]:
+    """Yield the uses of parameters that are named as such a function is: `def __init__(self, compile=False)`."""
+    nodes = nodes_of(tree)
+    functions = {*_RUN, *_BY_NAME}.difference(*(node.names for node in nodes if isinstance(node, ast.Global)))
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            given = node.args
+            own = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)} & functions
+            inner = nodes_of(ast.Module(node.body, [])) if own else []
+            yield from (id(part) for part in inner if isinstance(part, ast.Name) and part.id in own)
+
+
 def _of_import(node: ast.AST) -> str | None:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
     found: list[str] = []
@@ -110,7 +130,7 @@ def _of_import(node: ast.AST) -> str | None:
 def _is_anothers(name: str) -> bool:
     """True for `package.module` where the module is of Python's library, and the package is not."""
     package, _, module = name.rpartition(".")
-    return module in _TABLES and package.partition(".")[0] not in sys.stdlib_module_names
+    return module in TABLES and package.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases: set[int]) -> str | None:
@@ -120,7 +140,7 @@ def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases:
     if not isinstance(node, ast.Attribute):
         return None
     base, root = _root(node)
-    if node.attr in _TABLES and root != "self" and modules.get(root, root).partition(".")[0] not in _TABLES:
+    if node.attr in TABLES and root != "self" and modules.get(root, root).partition(".")[0] not in TABLES:
         return f"the module {node.attr} of another package"
     if root in modules and (modules[root], base.attr) == ("sys", "modules"):
         return "sys.modules"

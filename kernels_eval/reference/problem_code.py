@@ -85,7 +85,8 @@ class ProblemCode:
 
     def inputs(self) -> list[Any]:
         """Return what `get_inputs` returns, without the collections that hold tensors: models take it so."""
-        leaves, nesting = unnested(self._listed("get_inputs"))
+        listed = self._listed("get_inputs")
+        leaves, nesting = self.call(lambda: unnested(listed))  # a list may hold itself
         if nesting is not None and self.nesting is None:
             self.nesting = nesting
             for model in self._models:

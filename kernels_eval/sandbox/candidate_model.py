@@ -55,10 +55,20 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, nesting: li
 
 
 def move_model(model: Any, device: str) -> None:
-    """Move a model's parameters and buffers to a device. Raises CandidateError if it fails."""
+    """Move a model's parameters and buffers to a device. Raises CandidateError if it fails.
+
+    PyTorch moves a buffer that several modules share once for each. Here it stays one, under its one name.
+    """
     with _constructing():
         if isinstance(model, torch.nn.Module):
+            groups: list[dict[str, Any]] = [
+                vars(module)[kind] for module in model.modules() for kind in ("_parameters", "_buffers")
+            ]
+            before = [(group, name, tensor) for group in groups for name, tensor in group.items() if tensor is not None]
             model.to(device)
+            moved: dict[int, Any] = {}
+            for group, name, tensor in before:
+                group[name] = moved.setdefault(id(tensor), group[name])
 
 
 @contextmanager

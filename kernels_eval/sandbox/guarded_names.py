@@ -6,6 +6,7 @@ gets functions here that look at it.
 
 import builtins
 import re
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,11 @@ REACHING = re.compile(
     r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
 )
 """Names through which other code's objects are reached."""
+TABLES = (
+    "atexit", "builtins", "copyreg", "ctypes", "gc", "importlib", "inspect", "json", "linecache", "pickle", "sys",
+    "traceback", "weakref",
+)  # fmt: skip
+"""Modules of Python's library that lead to other code's objects, or that the judge's own side works with."""
 _BY_NAME = ("getattr", "setattr", "delattr", "hasattr")
 _OF_ALL = ("vars", "dir")
 
@@ -35,7 +41,10 @@ def _by_name(function: Callable[..., Any]) -> Callable[..., Any]:
     def by_name(of: Any, name: Any, *value: Any) -> Any:
         if isinstance(name, str) and REACHING.search(name):
             raise AttributeError(f"{name}: reaches into other code")
-        return function(of, name, *value)
+        found = function(of, name, *value)
+        if isinstance(found, types.ModuleType) and found.__name__ in TABLES:
+            raise AttributeError(f"{name}: the module {found.__name__} of another package")
+        return found
 
     return by_name
 

@@ -25,7 +25,7 @@ class PlainAttribute:
 
 
 def registered_state(model: Any) -> dict[str, torch.Tensor]:
-    """Return a model's parameters and buffers by name, without sparse ones; none if it is no module of PyTorch."""
+    """Return a model's parameters and buffers by name, without sparse and lazy ones; none if it is no module."""
     if not isinstance(model, torch.nn.Module):
         return {}
     found = [*model.named_parameters(), *model.named_buffers()]
@@ -33,8 +33,13 @@ def registered_state(model: Any) -> dict[str, torch.Tensor]:
 
 
 def has_storage(value: Any) -> bool:
-    """True for a tensor that lies in one storage; a sparse one has several."""
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+    """True for a tensor of one shape in one storage; a sparse one has several, and a lazy parameter has no shape."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and not value.is_nested
+        and not torch.nn.parameter.is_lazy(value)
+    )
 
 
 def plain_attributes(model: Any) -> Iterator[PlainAttribute]:

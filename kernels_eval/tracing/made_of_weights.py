@@ -4,11 +4,13 @@ A constructor runs before the judge gives the weights their values. `self.w = se
 keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -17,27 +19,39 @@ from kernels_eval.sandbox.module_state import has_storage, plain_attributes, pla
 
 _MAKING = UNINITIALISED | CREATIONS | (COPIES - {"copy_"}) | MOVES
 
+_LOOKED_AFTER = 16
+"""New storages after which those are looked for that are no longer in use."""
+
 
 @dataclass
 class _Storage:
     """A storage that the constructor made; `steps` are the operators that filled it, if they are copies alone."""
 
-    whole: torch.Tensor
-    """The tensor that came with it."""
+    alive: StorageWeakRef
+    """Keeps its key from another storage, and not its memory: a constructor may make and give up a lot of it."""
+    dtype: torch.dtype
+    place: tuple[Any, ...]
+    """Offset, shape and strides of the tensor that came with it."""
     steps: list[tuple[Any, Any, Any]] = field(default_factory=list)
     sources: set[int] = field(default_factory=set)
     """Keys of the storages that the steps read."""
     computed_of: set[int] = field(default_factory=set)
     """Keys of the storages that other operators read that wrote to it."""
 
+    def whole(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor that came with the storage, given another one that lies in it."""
+        return torch.empty(0, dtype=self.dtype, device=tensor.device).set_(tensor.untyped_storage(), *self.place)
+
 
 _Kept = Callable[[torch.Tensor], Any]
 """Stand-in for a tensor that is made of no other one."""
-_CarryOut = Callable[[torch.Tensor, Any, Any, Any], Any]
-"""Runs a step, given the whole tensor of its storage, the operator and its arguments."""
+_Whole = Callable[[], torch.Tensor]
+"""Returns the whole tensor of a step's storage."""
+_CarryOut = Callable[[_Whole, Any, Any, Any], Any]
+"""Runs a step, given that, the operator and its arguments."""
 
 
-def carried_out(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+def carried_out(whole: _Whole, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a step as it was run in the constructor."""
     return func(*args, **kwargs)
 
@@ -64,7 +78,7 @@ class MadeOfWeights(TorchDispatchMode):
                 self._forget_copies_of(key_of(value))
                 self._forget(key_of(value), {key_of(each) for each in given})
         elif has_storage(result) and key_of(result) not in {key_of(value) for value in given}:
-            known = self._storages[key_of(result)] = _Storage(result.detach())
+            known = self._note(result)
             if name in _MAKING:
                 known.steps.append((func, args, kwargs or {}))
                 known.sources.update(key_of(value) for value in given)
@@ -143,6 +157,16 @@ class MadeOfWeights(TorchDispatchMode):
         except ValueError:  # another type: it is not made again
             return True
 
+    def _note(self, made: torch.Tensor) -> _Storage:
+        """Note a new storage, and now and then forget how those were filled that the constructor has given up."""
+        if len(self._storages) % _LOOKED_AFTER == 0:
+            for known in self._storages.values():
+                if known.steps and known.alive.expired():
+                    known.steps.clear()  # they hold what was copied
+        place = made.storage_offset(), made.shape, made.stride()
+        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, place)
+        return self._storages[key_of(made)]
+
     def _note_copy(self, func: Any, args: Any, kwargs: Any) -> None:
         target, source = args[0], args[1]
         known = self._storages.get(key_of(target))
@@ -176,7 +200,7 @@ class MadeOfWeights(TorchDispatchMode):
             return
         if not known.sources:
             if not known.steps:  # drawn, where a constant's steps make it
-                roots[key_of(tensor)] = known.whole
+                roots[key_of(tensor)] = known.whole(tensor)
             return
         for _, args, kwargs in known.steps:
             for value in tree_leaves((args, kwargs)):
@@ -201,7 +225,7 @@ class MadeOfWeights(TorchDispatchMode):
 
         for func, args, kwargs in known.steps:
             args, kwargs = tree_map_only(torch.Tensor, again, (args, kwargs))
-            result = carry_out(known.whole, func, args, kwargs)
+            result = carry_out(functools.partial(known.whole, tensor), func, args, kwargs)
             made.setdefault(key, result)
         return made[key]
 
@@ -239,11 +263,12 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     return [value for value in tree_leaves(written) if isinstance(value, torch.Tensor)]
 
 
-def _where_it_was(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+def _where_it_was(whole: _Whole, func: Any, args: Any, kwargs: Any) -> Any:
     """Run a step on the constructor's own values: what nothing was written to stays as it is."""
+    own = whole()
     if func.overloadpacket.__name__ in UNINITIALISED:
-        return whole.clone()
-    device = whole.device  # not the one that was asked for: without a GPU the virtual one is the host
+        return own.clone()
+    device = own.device  # not the one that was asked for: without a GPU the virtual one is the host
     return func(*args, **{name: device if name == "device" else value for name, value in kwargs.items()})
 
 

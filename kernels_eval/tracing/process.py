@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -283,12 +284,20 @@ def global_state() -> dict[str, Any]:
     """Return PyTorch's process-wide settings by name. A candidate must not change them."""
     return {
         "torch.get_default_dtype": torch.get_default_dtype(),
-        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "torch.backends.cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "torch.get_float32_matmul_precision": _told(torch.get_float32_matmul_precision),
+        "torch.backends.cuda.matmul.allow_tf32": _told(lambda: torch.backends.cuda.matmul.allow_tf32),
+        "torch.backends.cudnn.allow_tf32": _told(lambda: torch.backends.cudnn.allow_tf32),
         "torch.backends.cudnn.benchmark": torch.backends.cudnn.benchmark,
         "torch.backends.cudnn.deterministic": torch.backends.cudnn.deterministic,
         "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
         "torch.is_autocast_enabled": torch.is_autocast_enabled("cuda"),
         "torch.get_num_threads": torch.get_num_threads(),
     }
+
+
+def _told(precision: Callable[[], Any]) -> Any:
+    """Return a precision; None where PyTorch refuses to tell it, since it was set for one library alone."""
+    try:
+        return precision()
+    except RuntimeError:
+        return None

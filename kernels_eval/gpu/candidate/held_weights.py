@@ -60,6 +60,6 @@ def _on_device(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(cuda_driver.DEVICE)
 
 
-def _carried_out_there(whole: torch.Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+def _carried_out_there(whole: Any, func: Any, args: Any, kwargs: Any) -> Any:
     there = {"device": torch.device(cuda_driver.DEVICE), "pin_memory": False}
     return carried_out(whole, func, args, {name: there.get(name, value) for name, value in kwargs.items()})

@@ -197,3 +197,9 @@ def test_a_few_elements_beside_a_copy_are_not_a_kernels_result(judge: Judge, pro
     copied = IN_PLACE_KERNEL.replace("y, n = x, 2", "x = y = x.clone()\n        n = 2")
     verdict = judged(judge, copied, problem)
     assert (verdict.status, verdict.error_category) == (Status.REJECTED, "output_not_from_kernel"), verdict
+
+
+def test_an_input_that_pytorch_alone_changes_is_not_a_kernels_result(judge: Judge) -> None:
+    filled = IN_PLACE_KERNEL.replace("y, n = x, 2", "y, n = x, 0").replace("return y", "x[:2] = 1.0\n        return x")
+    verdict = judged(judge, filled.replace("(triton.cdiv(n, 256),)", "(1,)"), IN_PLACE.replace("*= 2.0", "= 1.0"))
+    assert (verdict.status, verdict.error_category) == (Status.REJECTED, "output_not_from_kernel"), verdict

@@ -104,3 +104,9 @@ def test_a_model_with_a_weight_that_a_gradient_goes_through_can_be_copied() -> N
     reference = Reference(problem("return self.f(x)", init="self.f = nn.utils.weight_norm(nn.Linear(8, 4))"), 1)
     inputs = reference.draw(32, 1, SecretSeed(b"x"), own=False)
     assert reference.expected(inputs, perturbed=True).has_oracle
+
+
+def test_inputs_in_a_list_that_holds_itself_are_refused() -> None:
+    source = problem("return x", head="LOOP = [torch.rand(4)]\nLOOP.append(LOOP)\n", inputs="LOOP")
+    with pytest.raises(ReferenceFailedError, match="RecursionError"):
+        ProblemCode(source).inputs()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, move_model, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import receive_frame
 
@@ -51,6 +51,26 @@ def test_a_model_is_built_with_its_seed_and_its_state_is_named(ends: Any) -> Non
     assert set(state) == {"scale", "steps"}
     header, _ = receive_frame(ends[0])
     assert header == {"kind": "ready", "state": {"scale": ["float32", [3]], "steps": ["int64", []]}, "plain": {}}
+
+
+def test_what_modules_share_stays_shared_on_another_device(ends: Any) -> None:
+    model, table = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]), torch.rand(5)
+    for layer in model:
+        layer.register_buffer("table", table)
+    model[1].bias = model[0].bias
+    drawn = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    move_model(model, "meta")
+    assert model[0].table is model[1].table
+    assert model[0].bias is model[1].bias
+    assert model[0].table.is_meta
+    assert set(send_state(ends[1], model, drawn=drawn)) == set(drawn)
+
+
+def test_a_lazy_parameter_has_no_form_yet(ends: Any) -> None:
+    assert set(send_state(ends[1], torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.Linear(4, 4)))) == {
+        "1.weight",
+        "1.bias",
+    }
 
 
 def test_plain_tensors_are_named_apart(ends: Any) -> None:

@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 
 import pytest
+import torch
 
 from kernels_eval.sandbox.guarded_names import guarded_builtins
 
@@ -38,3 +39,9 @@ def test_other_names_are_what_they_are() -> None:
 def test_classes_and_modules_are_not_listed(function: str, of: tuple[object, ...]) -> None:
     with pytest.raises(TypeError, match="reaches into other code"):
         GUARDED[function](*of)
+
+
+def test_a_module_that_leads_to_other_code_is_not_given_by_its_name() -> None:
+    with pytest.raises(AttributeError, match="the module sys of another package"):
+        GUARDED["getattr"](torch, "s" + "ys")
+    assert GUARDED["getattr"](torch, "n" + "n") is torch.nn

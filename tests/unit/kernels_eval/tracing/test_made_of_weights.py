@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import FIRST_WEIGHT, Operate, Part, Upload, View
@@ -167,3 +168,16 @@ def test_a_constructor_may_make_sparse_tensors() -> None:
     assert set(made.state_of(model)) == {"weight", "values"}
     assert {name for _, name, _ in attributes(model)} == {"weight", "values", "dense"}
     assert all(made.is_as_noted(tensor) for _, _, tensor in attributes(model))
+
+
+def test_what_a_constructor_gives_up_takes_no_memory() -> None:
+    sizes: list[StorageWeakRef] = []
+    with MadeOfWeights() as made:
+        weight = torch.nn.Linear(4, 3).weight
+        turned = weight.detach().t().contiguous()
+        for _ in range(64):
+            frame = torch.zeros(5, 6)
+            sizes += [StorageWeakRef(each.untyped_storage()) for each in (frame, frame.clone().half())]
+    del frame
+    assert sum(not each.expired() for each in sizes) <= 2 * 16
+    assert torch.equal(made.remake(turned, {key_of(weight): OTHER}, lambda tensor: tensor), OTHER.t())

@@ -134,7 +134,8 @@ def install(cuda: Any, tracer: Tracer) -> None:
     cuda.Stream = cuda.ExternalStream = _OrderedStream
     cuda.Event, cuda.stream, cuda.set_stream = _OrderedEvent, _Current, set_stream
     cuda.current_stream = lambda *_, **__: _OrderedStream(number=tracer.streams.current)
-    vars(torch.accelerator)["current_stream"] = cuda.current_stream
+    accelerator: Any = torch.accelerator
+    accelerator.current_stream = cuda.current_stream
     cuda.default_stream = lambda *_, **__: _OrderedStream(number=DEFAULT)
 
 

@@ -82,9 +82,12 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         device = kwargs.pop("device", None) or next((value for value in args if value not in kept), None)
         result: Any = super().to(*kept, **kwargs) if kept or kwargs else self
         like = next((value for value in args if isinstance(value, TracedTensor)), None)
-        if device is None and like is None:
+        if like is not None:
+            is_on_host = like.kernels_eval_memory.is_on_host
+        elif device is not None:
+            is_on_host = torch.device(device).type != "cuda"
+        else:
             return result
-        is_on_host = torch.device(device).type != "cuda" if like is None else like.kernels_eval_memory.is_on_host
         return result if result.kernels_eval_memory.is_on_host is is_on_host else _moved(result, is_on_host)
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:

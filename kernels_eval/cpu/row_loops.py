@@ -60,6 +60,17 @@ def growing_numbers(small: LaunchKernel, large: LaunchKernel) -> dict[str, tuple
     }
 
 
+def growing_counters(tree: ast.AST, growing: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return the counters of loops up to a number that grows with the size, with its two values."""
+    return {
+        loop.target.id: growing[part.id]
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name)
+        for part in ast.walk(loop.iter)
+        if isinstance(part, ast.Name) and part.id in growing
+    }
+
+
 @lru_cache(maxsize=1024)
 def kernel_tree(source: str) -> ast.Module:
     """Return the syntax tree of a kernel's text, which is read once."""

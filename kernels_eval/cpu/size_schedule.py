@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 
 from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cpu.row_loops import calls_program, growing_numbers, kernel_tree, names_of_programs, whole_number
+from kernels_eval.cpu.row_loops import (
+    calls_program,
+    growing_counters,
+    growing_numbers,
+    kernel_tree,
+    names_of_programs,
+    whole_number,
+)
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
 from kernels_eval.reference.reference import Reference
@@ -177,10 +184,11 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSo
 
 def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
     """Return, for each comparison that would change its result, the factor by which the size must grow."""
+    tree = kernel_tree(kernel.source)
     growing = growing_numbers(small, large)
+    growing |= growing_counters(tree, growing)
     programs = (max(small.grid), max(large.grid))
     constants = {name: whole_number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
-    tree = kernel_tree(kernel.source)
     indices = names_of_programs(tree)
     found: list[float] = []
     for node in ast.walk(tree):

@@ -32,7 +32,7 @@ _SIZE_BITS, _PROGRAM_BITS = 20, 26
 """A lane's number: from bit 0 its place in the block, then the size of the block, then the program."""
 _SHIFT = np.uint64(SECTOR_BYTES.bit_length() - 1)
 _MANY = -1
-"""In `readers`: several programs."""
+"""In `readers`: several programs. In `loaders`: several lanes."""
 
 
 class UnbatchableError(Exception):
@@ -73,7 +73,7 @@ class _Touched:
     readers: _Numbers | None = None
     """Program that read it."""
     loaders: _Numbers | None = None
-    """Lane that loaded it last, where that can matter."""
+    """Lane that loaded it, where that can matter."""
 
 
 class BatchedAccesses:
@@ -194,15 +194,8 @@ class BatchedAccesses:
         if RACES.has_warps:
             if touched.loaders is None:
                 touched.loaders = _elements(region, touched)
-            touched.loaders[places] = who
-        prior = readers[places]
-        noted = np.where((prior == 0) | (prior == programs), programs, _MANY)
-        readers[places] = noted
-        if place.is_run:
-            return
-        several = readers[places] != noted
-        if several.any():
-            readers[places[several]] = _MANY
+            _note(touched.loaders, place, who)
+        _note(readers, place, programs)
 
     def _readers(self, region: Region, touched: _Touched) -> _Numbers:
         if touched.readers is None:
@@ -274,6 +267,19 @@ def _loaded(region: Region, place: _Place, mask: Flags | None, rest: Any) -> Any
 
 def _elements(region: Region, touched: _Touched) -> _Numbers:
     return np.zeros((region.size >> touched.shift) + 1, np.int64)
+
+
+def _note(found: _Numbers, place: _Place, who: _Numbers) -> None:
+    """Note who touches each element: the only one so far, or `_MANY`."""
+    places = place.elements
+    prior = found[places]
+    noted = np.where((prior == 0) | (prior == who), who, _MANY)
+    found[places] = noted
+    if place.is_run:
+        return
+    several = found[places] != noted
+    if several.any():
+        found[places[several]] = _MANY
 
 
 def _require_own(prior: _Numbers, own: _Numbers) -> None:

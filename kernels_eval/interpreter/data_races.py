@@ -8,8 +8,8 @@ conflicts with nothing: its result is the same in any order.
 
 Lanes of one program conflict if one store gives an element two values, or if a lane loads or overwrites what another
 lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address). Nor may a lane overwrite what
-another lane has loaded, if the program has several warps: each of them runs ahead as far as it can. A reduction, a
-product or a new arrangement of a block in between makes them wait for one another.
+a lane of another warp has loaded: each warp runs ahead as far as it can. A reduction, a product or a new arrangement of
+a block in between makes them wait for one another. 32 neighbours of a block lie in one warp.
 
 Each storage has a shadow: for each element the last plain writer, the first reader and the first atomic of the
 launch, and the lane that stored it. A program runs to its end before the next one starts, so the first reader
@@ -35,6 +35,10 @@ from kernels_eval.interpreter.shadow_memory import (
 )
 
 Program = tuple[int, int, int]
+_WARP_BITS = 5
+"""Bits of a lane's number that tell it from the others of its warp."""
+_SEVERAL = -1
+"""In `loaders`: lanes of several warps."""
 
 
 class DataRaceError(Exception):
@@ -134,7 +138,7 @@ class RaceCheck:
             if self.has_warps:
                 if shadow.loads is None or shadow.loaders is None:
                     shadow.loads, shadow.loaders = shadow.elements(), shadow.elements()
-                shadow.loads[places], shadow.loaders[places] = self._segment, lanes
+                self._record_loaders(shadow.loads, shadow.loaders, places, lanes)
 
     def store(self, shadow: Shadow, access: Access) -> None:
         """Check and record a store, before it is carried out."""
@@ -186,6 +190,13 @@ class RaceCheck:
         elif is_first.any():
             array[places[is_first]] = self._segment
 
+    def _record_loaders(self, loads: Segments, loaders: Segments, places: Places, lanes: Segments) -> None:
+        is_shared = (loads[places] >= self._exchange) & _in_other_warps(loaders[places], lanes)
+        loads[places] = self._segment
+        loaders[places] = lanes
+        is_shared |= _in_other_warps(loaders[places], lanes)  # lanes of this load have elements in common
+        loaders[places[is_shared]] = _SEVERAL
+
     def _check(self, prior: Segments, places: Places, access: Access, does: str, did: str) -> None:
         """Raise DataRaceError if an element was last touched by another program, in an order that is not defined."""
         foreign = changed(self._foreign(prior), access)
@@ -221,11 +232,11 @@ class RaceCheck:
     def _check_loaders(
         self, loads: Segments, loaders: Segments, places: Places, lanes: Segments, access: Access
     ) -> None:
-        crossed = changed((loads >= self._exchange) & (loaders != lanes), access)
+        crossed = changed((loads >= self._exchange) & _in_other_warps(loaders, lanes), access)
         if crossed.size:
             place = element(access, int(crossed[0]), places.size)
             raise DataRaceError(
-                f"program {self._indices[self._number]} overwrites {place} in another lane than the one that loaded "
+                f"program {self._indices[self._number]} overwrites {place} in another warp than one that loaded "
                 "it: a warp may store before another one has loaded, unless tl.debug_barrier() stands between"
             )
 
@@ -245,6 +256,10 @@ class RaceCheck:
                 f"one store of program {self._indices[self._number]} writes different values to "
                 f"{element(access, place, stored.size)}, in two of its lanes: the last one to arrive wins"
             )
+
+
+def _in_other_warps(some: Segments, others: Segments) -> Flags:
+    return some >> _WARP_BITS != others >> _WARP_BITS
 
 
 RACES = RaceCheck()

@@ -19,7 +19,7 @@ from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_streams, generated_code
 from kernels_eval.tracing.fake_streams import MILLISECONDS, Event, Inert
 from kernels_eval.tracing.traced_tensor import TracedTensor
-from kernels_eval.tracing.tracer import Tracer
+from kernels_eval.tracing.tracer import Tracer, storages
 
 _NAME = "NVIDIA H100 80GB HBM3"
 _CAPABILITY = (9, 0)
@@ -265,9 +265,9 @@ class _Graph:
         self._commands, tracer.captured = tracer.captured, None
         known: set[int] = set()
         for command in self._commands:
-            taken = _storages([command.get("arguments"), command.get("named")])
+            taken = storages([command.get("arguments"), command.get("named")])
             self._reads_input |= any(number < FIRST_WEIGHT for number in taken)
-            self._made += _storages(command.get("results")) - taken - known
+            self._made += storages(command.get("results")) - taken - known
             known |= taken | set(self._made)
 
     def replay(self) -> None:
@@ -303,11 +303,3 @@ class _Capture(contextlib.AbstractContextManager["_Capture"]):
     def __exit__(self, *_: object) -> None:
         """End the capture."""
         self._graph.capture_end()
-
-
-def _storages(value: Any) -> set[int]:
-    """Find the storages of all views in a part of a command."""
-    if isinstance(value, dict):
-        own = {value["storage"]} if value.get("kind") == "view" else set[int]()
-        return own.union(*map(_storages, value.values()))
-    return set[int]().union(*map(_storages, value)) if isinstance(value, list | tuple) else set()

@@ -63,6 +63,9 @@ class _OrderedEvent(Event):
         streams = self.tracer.streams
         streams.wait(_number(streams, stream), self.times)
 
+    def query(self) -> bool:
+        return self.tracer.streams.is_done(self.times)
+
     def synchronize(self) -> None:
         self.tracer.streams.wait_on_host(self.times)
         self.tracer.synchronise(is_for_all=False)
@@ -75,6 +78,15 @@ class _OrderedStream(Inert):
 
     def __init__(self, *_: Any, number: int | None = None, **__: Any) -> None:
         self.number = self.tracer.streams.make() if number is None else number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OrderedStream) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def query(self) -> bool:
+        return self.tracer.streams.is_done(self.tracer.streams.times(self.number))
 
     def wait_stream(self, stream: Any) -> None:
         streams = self.tracer.streams
@@ -122,6 +134,8 @@ def install(cuda: Any, tracer: Tracer) -> None:
     cuda.Stream = cuda.ExternalStream = _OrderedStream
     cuda.Event, cuda.stream, cuda.set_stream = _OrderedEvent, _Current, set_stream
     cuda.current_stream = lambda *_, **__: _OrderedStream(number=tracer.streams.current)
+    accelerator: Any = torch.accelerator
+    accelerator.current_stream = cuda.current_stream
     cuda.default_stream = lambda *_, **__: _OrderedStream(number=DEFAULT)
 
 

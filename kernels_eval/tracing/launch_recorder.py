@@ -129,7 +129,7 @@ class LaunchRecorder:
     def _tensor(self, value: torch.Tensor, name: str) -> dict[str, Any]:
         """Describe a tensor that a kernel gets. Raises ValueError, as Triton's launcher does, for one of the host."""
         handle = self._tracer.promote(value)
-        if handle.kernels_eval_memory.is_on_host:
+        if handle.kernels_eval_memory.is_on_host and handle.numel():  # an empty one has no address
             raise ValueError(f"Pointer argument {name} cannot be accessed from Triton (cpu tensor?): {_NO_DEVICE}")
         return self._tracer.view_of(handle)
 

@@ -77,13 +77,17 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         return _moved(self, False) if self.kernels_eval_memory.is_on_host else self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Convert the dtype or layout. A device other than CUDA only marks the result's memory as `is_on_host`."""
+        """Convert the dtype or layout. A device other than CUDA, or a tensor there, only marks the result's memory."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
         device = kwargs.pop("device", None) or next((value for value in args if value not in kept), None)
         result: Any = super().to(*kept, **kwargs) if kept or kwargs else self
-        if device is None:
+        like = next((value for value in args if isinstance(value, TracedTensor)), None)
+        if like is not None:
+            is_on_host = like.kernels_eval_memory.is_on_host
+        elif device is not None:
+            is_on_host = torch.device(device).type != "cuda"
+        else:
             return result
-        is_on_host = torch.device(device).type != "cuda"
         return result if result.kernels_eval_memory.is_on_host is is_on_host else _moved(result, is_on_host)
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:

@@ -136,7 +136,8 @@ class Tracer(TorchDispatchMode):
             self.captured.append(command)
             return
         if command["kind"] in ("operate", "launch"):
-            self.streams.work()
+            taken = storages([command.get("arguments"), command.get("named")])
+            self.streams.work(taken, storages(command.get("results")))
         self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
@@ -312,6 +313,14 @@ def _is_on_host(func: Any, given: list[TracedTensor], kwargs: dict[str, Any]) ->
     if given:
         return all(handle.kernels_eval_memory.is_on_host for handle in given)
     return _takes_device(func) and not kwargs.get("pin_memory")
+
+
+def storages(value: Any) -> set[int]:
+    """Find the storages of all views in a part of a command."""
+    if isinstance(value, dict):
+        own = {value["storage"]} if value.get("kind") == "view" else set[int]()
+        return own.union(*map(storages, value.values()))
+    return set[int]().union(*map(storages, value)) if isinstance(value, list | tuple) else set()
 
 
 def _takes_device(func: Any) -> bool:

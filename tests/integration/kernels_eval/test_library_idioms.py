@@ -75,6 +75,14 @@ if hasattr(triton, "constexpr_function"):
 
 
 """
+ALIKE = "        assert torch.cuda.current_stream() == torch.cuda.default_stream()\n"
+ACCELERATOR = """
+        s = torch.cuda.Stream()
+        s.wait_stream(torch.accelerator.current_stream())
+        with torch.cuda.stream(s):
+            k[(triton.cdiv(n, 256),)](x, y, n, B=256)
+        torch.accelerator.current_stream().wait_stream(s)
+"""
 MANY = "".join(f", a{number}" for number in range(70))
 BITS = "tl.maximum(x, 0.0).to(integer(bitwidth=32, signed=True), bitcast=True).to(tl.float32, bitcast=True)"
 
@@ -108,6 +116,12 @@ IDIOMS = {
         ("y_ptr, n, B", f"y_ptr, n{MANY}, B"), ("](x, y, n, B", "](x, y, n, *range(70), B")
     ),
     "a note under the name of a constant": edited((LAUNCH, LAUNCH + "        setattr(y, NOTE, n)\n")),
+    "an empty tensor of the host in place of none": edited(
+        ("y_ptr, n, B", "y_ptr, n, none, B"), ("](x, y, n, B", "](x, y, n, torch.empty(0), B")
+    ),
+    "a tensor moved to where another one lies": edited(("torch.empty_like(x)", "torch.zeros(x.shape).to(x)")),
+    "streams are compared": edited((LAUNCH, ALIKE + LAUNCH)),
+    "the accelerator's stream waits": edited((LAUNCH, ACCELERATOR)),
     "a merge of sorted halves": edited(
         ("tl.maximum(x, 0.0)", "tl.where(i < 0, tl.bitonic_merge(x), tl.maximum(x, 0.0))")
     ),

@@ -157,6 +157,9 @@ def kernel(body: str, **constants: int) -> list[KernelSource]:
         ("if M > 3: pass", None),  # taken at the small size already
         ("if pid == 77: pass", 309),  # a quarter as many programs as rows
         ("if tl.program_id(0) > 77: pass", 309),
+        ("for row in range(pid, M, 4): tl.store(o, 1.0, mask=row < 1000)", 1001),
+        ("for row in range(pid, BLOCK, 4): tl.store(o, 1.0, mask=row < 1000)", None),
+        ("for row in range(pid, M, 4): tl.store(o, 1.0, mask=row < M)", None),
     ],
 )
 def test_size_branches(body: str, size: int | None) -> None:

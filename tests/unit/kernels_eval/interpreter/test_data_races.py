@@ -103,6 +103,10 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
         ),
         [7.0, 6.0, 5.0],
     ),
+    "loaded by another lane of the same warp": (
+        launch(WRITTEN + "    tl.store(o_ptr + i, tl.load(o_ptr + 7 - i))\n", 1),
+        [7.0, 6.0, 5.0],
+    ),
     "loaded by another lane before a barrier": (
         launch(WRITTEN + "    v = tl.load(o_ptr + 7 - i)\n    tl.debug_barrier()\n    tl.store(o_ptr + i, v)\n", 1),
         [7.0, 6.0, 5.0],
@@ -182,10 +186,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
             ),
             "tl.debug_barrier()",
         ),
-        "loaded by another lane before": (
-            launch(WRITTEN + "    tl.store(o_ptr + i, tl.load(o_ptr + 7 - i))\n", 1),
-            "overwrites element 0 of `o_ptr` in another lane than the one that loaded",
-        ),
         "atomics of the scope of one program": (
             launch(P + "    tl.atomic_add(o_ptr, tl.load(x_ptr + p), scope='cta')\n"),
             "with scope='cta', element 0 of `o_ptr`",
@@ -233,7 +233,7 @@ def access(elements: list[int], values: list[float] | None = None, itemsize: int
         offsets=np.array(elements, np.int64) * itemsize,
         itemsize=itemsize,
         lanes=lane_numbers((len(elements),), None),
-        memory=np.zeros(256, np.uint8),
+        memory=np.zeros(1024, np.uint8),
         values=None if values is None else np.array(values, f"f{itemsize}"),
     )
 
@@ -270,6 +270,33 @@ def test_programs_conflict_as_in_a_search_over_all_pairs(accesses: list[tuple[in
     except DataRaceError:
         found = True
     assert found is conflict
+
+
+def overwritten(loads: list[list[int]], stored: list[int]) -> bool:
+    """Return whether a program may not store, after loads, to elements that are named for each lane."""
+    races, shadow = RaceCheck(), Shadow(1024, 4)
+    races.start_launch()
+    races.start_program((0, 0, 0))
+    for elements in loads:
+        races.load(shadow, access(elements), is_recorded=True)
+    try:
+        races.store(shadow, access(stored, [1.0] * len(stored)))
+    except DataRaceError as error:
+        return "in another warp than one that loaded it" in str(error)
+    return False
+
+
+ALL = list(range(64))
+SWAPPED, REVERSED = [i ^ 1 for i in ALL], ALL[::-1]
+
+
+@pytest.mark.parametrize(
+    ("loads", "is_refused"),
+    [([ALL], False), ([SWAPPED], False), ([SWAPPED, ALL], False), ([ALL, SWAPPED], False), ([REVERSED], True),
+     ([REVERSED, ALL], True), ([ALL, REVERSED], True), ([[i % 32 for i in ALL]], True)],
+)  # fmt: skip
+def test_a_warp_may_overwrite_what_it_alone_has_loaded(loads: list[list[int]], is_refused: bool) -> None:
+    assert overwritten(loads, ALL) is is_refused
 
 
 def test_elements_of_other_sizes_in_the_same_memory_conflict_too() -> None:

@@ -13,6 +13,7 @@ import ast
 import functools
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kernels_eval.sandbox.guarded_names import REACHING, TABLES
@@ -43,7 +44,7 @@ def reached(source: str) -> str | None:
     modules, members = dict(_library(nodes)), set(_members(nodes))
     bases = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     harmless = {id(part) for node in nodes for part in _asked_for_a_name(node)}
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)} | set(_parameters_in_use(tree))
+    no_values = {id(node.func) for node in nodes if isinstance(node, ast.Call)} | set(_parameters_in_use(tree))
     fixed = _fixed_texts(tree)
     for node in nodes:
         if id(node) in harmless:
@@ -52,7 +53,7 @@ def reached(source: str) -> str | None:
             _of_name(node)
             or _of_module(node, modules, members, bases)
             or _of_call(node, members, fixed)
-            or _of_function(node, called)
+            or _of_function(node, no_values)
             or _of_import(node)
         )
         if found is not None:
@@ -94,9 +95,12 @@ def _of_name(node: ast.AST) -> str | None:
     return found[0] if found else None
 
 
-def _of_function(node: ast.AST, called: set[int]) -> str | None:
-    """Return a function that takes a name or a program, and that may get another name here: calls are looked at."""
-    if id(node) in called:
+def _of_function(node: ast.AST, no_values: set[int]) -> str | None:
+    """Return a function that takes a name or a program, and that may get another name here.
+
+    `no_values`: names that are called, which `_of_call` looks at, and those of parameters.
+    """
+    if id(node) in no_values:
         return None
     if isinstance(node, ast.Attribute):
         return "import_module as a value" if node.attr == "import_module" else None
@@ -178,20 +182,16 @@ def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:
 
 def _fixed_texts(tree: ast.Module) -> set[str]:
     """Return the names that one statement of the file's own binds to a text, and nothing else binds anywhere."""
-    bound = [name for node in nodes_of(tree) for name in _bound(node)]
-    return (
-        set()
-        if "*" in bound
-        else {
-            target.id
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-            for target in node.targets
-            if isinstance(target, ast.Name) and bound.count(target.id) == 1
-        }
-    )
+    times = Counter(name for node in nodes_of(tree) for name in _bound(node))
+    if "*" in times:
+        return set()
+    texts = (node for node in tree.body if isinstance(node, ast.Assign) and _is_text(node.value))
+    names = (target.id for node in texts for target in node.targets if isinstance(target, ast.Name))
+    return {name for name in names if times[name] == 1}
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _bound(node: ast.AST) -> list[str]:

@@ -181,12 +181,12 @@ class _ForkServerProcess:
         # Of a candidate's two processes one waits while the other, or their owner, waits for a core.
         waited_s, longest_s = cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s
         if child.computes:
-            waited_s = max(waited_s, time.monotonic() - child.started - cpu_of_family_s(child.process))
+            waited_s = max(waited_s, _off_the_cpu_s(child))
         left_s = cpu_left_s(child.process, child.cpu_s)
         child.code = 0 if left_s > 0 else signal.SIGXCPU
         child.is_starved = left_s > 0 and waited_s > longest_s
         if self._may_fork and has_children(child.process):  # a compiler, which never sleeps
-            waited_s = max(waited_s, time.monotonic() - child.started - cpu_of_family_s(child.process))
+            waited_s = max(waited_s, _off_the_cpu_s(child))
         owners_s = cpu_used_s(os.getppid()) - child.owners_cpu_before  # a candidate waits for the reference, too
         waited_s = min(waited_s + owners_s, longest_s)
         now, last = time.monotonic(), child.started + child.wall_s + waited_s
@@ -245,6 +245,11 @@ class _ForkServerProcess:
             others = filter(None, (self._current, self._spare, *self._dying.values()))
             end_children({child.process, *(other.process for other in others)})
         return os.waitstatus_to_exitcode(status)
+
+
+def _off_the_cpu_s(child: _Child) -> float:
+    """Return for how long a child and its programs have not run since it got its job, in seconds."""
+    return time.monotonic() - child.started - cpu_of_family_s(child.process)
 
 
 def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.gpu.candidate.session import MAX_CALLS
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
-from kernels_eval.gpu.device.shared_memory import PIECE_BYTES, Transport, lay_out
+from kernels_eval.gpu.device.shared_memory import Transport, lay_out
+from kernels_eval.gpu.device.watch import PIECE_BYTES
 from kernels_eval.gpu.reference import SPIKES, GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
@@ -21,10 +22,8 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_FEW_CALLS, _TURN_OF_FEW, _TURN_OF_MANY = 64, 2, 4
-"""Of a timed round of few calls one in two has inputs in secret parts, else one in four."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 8
-_STAGED_BYTES = 128 << 20
+_STAGED_BYTES = 256 << 20
 """Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
 _SAMPLINGS = 5
 
@@ -171,19 +170,15 @@ class CallSets:
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
     def timed(self, count: int) -> SharedCalls:
-        """Draw sets from the problem's own distribution, without the reference's results.
+        """Draw sets from the problem's own distribution, in secret parts, without the reference's results.
 
-        Some of them, secretly drawn, are in parts: a kernel that leaves some out in timed rounds alone is wrong there.
+        A kernel that leaves some parts out in timed rounds alone is wrong in every call.
         """
-        turn = _TURN_OF_FEW if count <= _FEW_CALLS else _TURN_OF_MANY
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
                 self._next()
-                if self._seed.number("in parts", self._drawn) % turn:
-                    yield self._reference.draw(None, self._drawn, self._seed, own=True)
-                else:
-                    yield self._reference.draw_in_parts(self._drawn, self._seed)
+                yield self._reference.draw_in_parts(self._drawn, self._seed)
 
         layout = self._layout(count)
         return SharedCalls(self._transport, layout, draw(), self.forms)

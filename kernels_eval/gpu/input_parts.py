@@ -6,6 +6,7 @@ one the smallest.
 """
 
 import random
+from typing import NamedTuple
 
 import torch
 
@@ -20,12 +21,34 @@ _PUSH = 2.0
 _STRETCH = 3.0
 
 
-def vary_parts(value: torch.Tensor, generator: torch.Generator, places: random.Random, stretched: bool = False) -> None:
+class Spread(NamedTuple):
+    """Standard deviation, mean, least and largest element of an input, each a tensor of one element."""
+
+    deviation: torch.Tensor
+    mean: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+
+
+def spread_of(value: torch.Tensor) -> Spread:
+    """Return the spread of an input. All draws of one distribution have much the same."""
+    exact = value if value.dtype is torch.float64 else value.float()
+    return Spread(*torch.std_mean(exact), *torch.aminmax(value))
+
+
+def vary_parts(
+    value: torch.Tensor,
+    generator: torch.Generator,
+    places: random.Random,
+    stretched: bool = False,
+    spread: Spread | None = None,
+) -> None:
     """Change a floating-point input in place: its elements stay between its smallest and its largest one.
 
     Length and place of the parts are drawn from `places`: parts are shorter than what a program reads, or longer than
     what many do. `stretched`: for bounded functions the parts are three times as far from each other, beyond the
-    elements of the input. Small inputs, and such that are not contiguous, stay as they are.
+    elements of the input. Small inputs, and such that are not contiguous, stay as they are. `spread`: of an earlier
+    draw, which saves reading the input twice.
     """
     count = value.numel()
     if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
@@ -33,14 +56,13 @@ def vary_parts(value: torch.Tensor, generator: torch.Generator, places: random.R
     length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
     start = places.randrange(length)
     parts = value.view(-1)[start : start + (count - start) // length * length].view(-1, length)
-    spread, mean = torch.std_mean(value.float() if value.dtype is not torch.float64 else value)
-    low, high = torch.aminmax(value)
+    deviation, mean, low, high = spread or spread_of(value)
     scale, middle = _drawn(len(parts), generator, value.device)
     if stretched:
-        parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * spread).to(value.dtype))
+        parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * deviation).to(value.dtype))
         return
-    middle = (mean + middle * spread).clamp(low, high)
-    push = (_PUSH * spread).to(value.dtype)
+    middle = (mean + middle * deviation).clamp(low, high)
+    push = (_PUSH * deviation).to(value.dtype)
     smallest, largest = (value.view(-1)[first : first + _LEAST_PART] for first in _apart(count, places))
     pushed = (smallest - push).clamp_(low, high), (largest + push).clamp_(low, high)
     parts.mul_(scale.to(value.dtype)).add_(((1 - scale) * middle).to(value.dtype))

@@ -14,7 +14,7 @@ import torch
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
-from kernels_eval.gpu.input_parts import vary_parts
+from kernels_eval.gpu.input_parts import Spread, spread_of, vary_parts
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
@@ -35,6 +35,8 @@ class GpuReference(Reference):
         super().__init__(source, weight_seed)
         self._on_device: dict[bool, torch.nn.Module] = {}
         self._compiled: dict[tuple[bool, str], Any] = {}
+        self._spreads: dict[int, Spread] = {}
+        """By input."""
 
     def with_weights(self, weight_seed: int) -> "GpuReference":
         """Return the same problem with weights of another seed, with models of its own on the device."""
@@ -66,24 +68,33 @@ class GpuReference(Reference):
         Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
         kernel that leaves a part out is wrong, also where the mean of the rest is the same.
         """
-        return self._draw_changed(trial, seed, lambda value, generator: _add_spikes(value, factor, generator))
+        return self._draw_changed(trial, seed, lambda _, value, generator: _add_spikes(value, factor, generator))
 
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
         places = random.Random(seed.number("parts", trial))
-        return self._draw_changed(trial, seed, lambda value, generator: vary_parts(value, generator, places, stretched))
+
+        def change(index: int, value: torch.Tensor, generator: torch.Generator) -> None:
+            if index not in self._spreads and value.numel():
+                self._spreads[index] = spread_of(value)
+            vary_parts(value, generator, places, stretched, self._spreads.get(index))
+
+        return self._draw_changed(trial, seed, change)
 
     def _draw_changed(
-        self, trial: int, seed: SecretSeed, change: Callable[[torch.Tensor, torch.Generator], None]
+        self, trial: int, seed: SecretSeed, change: Callable[[int, torch.Tensor, torch.Generator], None]
     ) -> list[Any]:
-        """Draw full-size inputs of the problem's own distribution, and change those without a structure."""
+        """Draw full-size inputs of the problem's own distribution, and change those without a structure.
+
+        `change`: takes an input's index, the input and a generator.
+        """
         torch.manual_seed(seed.number("inputs", trial))
         with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
             values = self._placed(self._reduction.inputs(None))
         generator = self._generator(seed, trial)
-        for value in values:
+        for index, value in enumerate(values):
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):
-                change(value, generator)
+                change(index, value, generator)
         return values
 
     def _placed(self, values: list[Any]) -> list[Any]:

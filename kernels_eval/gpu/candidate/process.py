@@ -72,7 +72,7 @@ class _Candidate:
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
             memory = MappedMemory(tools.driver, job["memory"], memory_descriptor)
-            gate = Gate(tools.driver, GatePage(memory_descriptor)) if memory.is_shared else None
+            gate = Gate(tools.driver, GatePage(memory_descriptor), memory.end_word) if memory.is_shared else None
             backend = backend_named(job["backend"])
             backend.use_folder(job["scratch"])
             backend.install(job["build"])

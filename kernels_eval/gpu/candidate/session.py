@@ -22,6 +22,7 @@ from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.candidate.shared_weights import in_batches, publish_weights
 from kernels_eval.gpu.device.gate import LONGEST_WAIT_S, GatePage
 from kernels_eval.gpu.device.shared_memory import Transport
+from kernels_eval.gpu.device.watch import Watch
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -100,6 +101,9 @@ class SerialCall:
     """From its inputs' arrival to the gate's opening. A candidate can put off the words that are waited for."""
     sampled_s: float = 0.0
     """From its end to the sample of its outputs."""
+    seen_s: float | None = None
+    """From its end to the first look that finds it told on the device (kernels_eval.gpu.device.watch); None: no look is
+    left then, or none was made."""
 
 
 @dataclass(frozen=True)
@@ -284,11 +288,21 @@ class PreparedRound:
         """Have each call made when the one before it has ended, and a sample taken of its outputs right then."""
         made: list[SerialCall] = []
         for call in range(self.calls.count):
-            self.calls.deliver(call)
+            watch = self.calls.watch(call)
+            if watch is None:
+                self.calls.deliver(call)
+            else:
+                watch.begin()
             delivered = time.perf_counter()
-            opened, ended = self._gated(call + 1)
+            opened, ended = self._gated(call + 1, watch)
+            seen = None if watch is None else watch.wait_until_told()
             self.calls.sample_call(call)
-            made.append(SerialCall(ended - opened, opened - delivered, time.perf_counter() - ended))
+            sampled = time.perf_counter()
+            made.append(
+                SerialCall(ended - opened, opened - delivered, sampled - ended, None if seen is None else seen - ended)
+            )
+            if watch is not None:
+                self.calls.keep_looks(watch)
         self.calls.sample()
         self.calls.collect()
         self._serial = tuple(made)
@@ -305,12 +319,16 @@ class PreparedRound:
         host_s, before_s, after_s, sample_s = self._seconds
         return Round(answer, host_s, before_s, after_s, gave_up, sample_s, self._serial)
 
-    def _gated(self, group: int = 1) -> tuple[float, float]:
+    def _gated(self, group: int = 1, watch: Watch | None = None) -> tuple[float, float]:
         """Open a group's gate; returns when it was opened, and when the device told the end."""
         self.page.wait_until_seen(group)
         started = time.perf_counter()
         self.page.open(group)
-        self.page.wait_for_end(lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s, group)
+        self.page.wait_for_end(
+            lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s,
+            group,
+            None if watch is None else watch.follow,
+        )
         ended = time.perf_counter()
         if self.page.ended < group:
             self.child.check(self.child.receive_unchecked(_MAX_PAYLOAD)[0])

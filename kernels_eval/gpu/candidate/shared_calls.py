@@ -14,7 +14,6 @@ import torch
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import (
     GUARD_BYTES,
-    PIECE_BYTES,
     POISON,
     CallSlots,
     IpcTransport,
@@ -22,6 +21,7 @@ from kernels_eval.gpu.device.shared_memory import (
     Transport,
     view,
 )
+from kernels_eval.gpu.device.watch import PIECE_BYTES, Watch
 from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
 
@@ -51,6 +51,8 @@ class SharedCalls:
         self._piece = 0
         """Offset of a piece of the first call's outputs; what stands there in every call is sampled first."""
         self._first_samples = torch.empty(0, dtype=torch.uint8)
+        self._seen: list[tuple[int, torch.Tensor]] = []
+        """Offset of a watched piece, and what was seen of it once its call's end had been told."""
         self.sets = [self._prepare(values, slots) for values, slots in zip(sets, layout.calls, strict=True)]
         """Inputs of each call, in the private memory."""
 
@@ -98,6 +100,8 @@ class SharedCalls:
         in_first = outputs[: len(self.output_forms)]
         self._piece = PIECE_BYTES * _piece(*_RANDOM.choice(in_first)) if in_first else end
         self._first_samples = self._first_samples[:0].view(0, PIECE_BYTES)
+        self._seen = []
+        self._transport.clear_end()
         self._transport.push(self.nbytes)
 
     def complete(self) -> None:
@@ -142,6 +146,24 @@ class SharedCalls:
         sample = self._transport.pieces(self._piece + call * self._distance, self._distance, 1)
         self._first_samples = torch.cat([self._first_samples, sample])
 
+    def watch(self, call: int) -> Watch | None:
+        """Queue the inputs of one call, instead of `deliver`, and looks at its end and a secret piece of its outputs.
+
+        None where that cannot be had.
+        """
+        assert isinstance(self._transport, IpcTransport)
+        outputs = self._outputs()[call * len(self.output_forms) : (call + 1) * len(self.output_forms)]
+        if not outputs:
+            return None
+        offset = PIECE_BYTES * _piece(*_RANDOM.choice(outputs))
+        watch = self._transport.watch(offset, call + 1, *self._extent(call))
+        self._watched = offset
+        return watch
+
+    def keep_looks(self, watch: Watch) -> None:
+        """Keep what was seen of the call that was watched last."""
+        self._seen.append((self._watched, watch.pieces_after_end()))
+
     def sample(self) -> None:
         """Note what stands at secret places of all outputs; returns when it is here."""
         self._transport.pull(self.nbytes)
@@ -154,7 +176,11 @@ class SharedCalls:
         first = self._first_samples
         pieces = self._collected.as_strided((len(first), PIECE_BYTES), (self._distance, 1), self._piece - start)
         in_time = torch.equal(pieces.cpu(), first) and torch.equal(_rows(self._collected)[places].cpu(), self._samples)
-        return not in_time
+        return not (in_time and all(self._is_final(offset - start, seen) for offset, seen in self._seen))
+
+    def _is_final(self, start: int, seen: torch.Tensor) -> bool:
+        """True if nothing else was seen of a piece than what was collected."""
+        return bool((seen == self._collected[start : start + PIECE_BYTES].cpu()).all())
 
     def _outputs(self) -> list[tuple[int, int]]:
         """Return offset and size of each output."""

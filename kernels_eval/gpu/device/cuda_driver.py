@@ -128,11 +128,14 @@ class CudaDriver:
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, None))
 
-    def hold_until_one(self, word: int) -> None:
-        """Have the default stream wait until the 32-bit word at a device address is 1. Nothing runs meanwhile."""
+    def hold_until(self, word: int, value: int = 1, stream: int | None = None) -> None:
+        """Have a stream (None: the default one) wait until the 32-bit word at a device address has a value.
+
+        Nothing of the stream runs meanwhile.
+        """
         if self._wait_value is None:
             raise CudaError("cuStreamWaitValue32: the driver is too old")
-        self._check("cuStreamWaitValue32", self._wait_value(None, word, 1, _WAIT_UNTIL_EQUAL))
+        self._check("cuStreamWaitValue32", self._wait_value(stream, word, value, _WAIT_UNTIL_EQUAL))
 
     def register_host(self, address: int, nbytes: int) -> int:
         """Let the device read and write a range of this process's memory; returns its address on the device."""
@@ -149,7 +152,12 @@ class CudaDriver:
         return stream.value or 0
 
     def copy_rows(self, host: int, device: int, distance: int, width: int, rows: int, stream: int) -> None:
-        """Copy pieces of device memory at equal distances to pinned host memory; returns when they are there.
+        """Copy pieces of device memory at equal distances to pinned host memory; returns when they are there."""
+        self.queue_rows(host, device, distance, width, rows, stream)
+        self.finish(stream)
+
+    def queue_rows(self, host: int, device: int, distance: int, width: int, rows: int, stream: int) -> None:
+        """Queue such a copy.
 
         `host`, `device`: addresses; `distance`, `width`: in bytes. The device's copy engine does it in one operation,
         also while another process computes.
@@ -157,12 +165,19 @@ class CudaDriver:
         copy = _Copy2D(from_type=_DEVICE_MEMORY, from_device=device, from_pitch=distance, width=width, height=rows)
         copy.to_type, copy.to_host, copy.to_pitch = _HOST_MEMORY, host, width
         self._check("cuMemcpy2DAsync", self._library.cuMemcpy2DAsync_v2(ctypes.byref(copy), stream))
+
+    def finish(self, stream: int) -> None:
+        """Wait until a stream is idle."""
         self._check("cuStreamSynchronize", self._library.cuStreamSynchronize(stream))
 
     def copy_to_device(self, device: int, host: int, nbytes: int, stream: int) -> None:
-        """Copy pinned host memory to the device; returns when it is there. By the copy engine, as `copy_rows`."""
+        """Copy pinned host memory to the device; returns when it is there."""
+        self.queue_to_device(device, host, nbytes, stream)
+        self.finish(stream)
+
+    def queue_to_device(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        """Queue such a copy, by the copy engine as `queue_rows`."""
         self._check("cuMemcpyHtoDAsync", self._library.cuMemcpyHtoDAsync_v2(device, host, nbytes, stream))
-        self._check("cuStreamSynchronize", self._library.cuStreamSynchronize(stream))
 
     def free_bytes(self) -> int:
         """Return the bytes of device memory that nobody uses."""

@@ -8,7 +8,8 @@ device's alone, without message latency and process wake-up.
 
 The words lie in a page of a file that both processes map, a candidate's and the worker. A candidate can write them too.
 To open early gains nothing, since no input has arrived; to end early gains nothing, since the judge samples the outputs
-right then (kernels_eval.gpu.candidate.shared_calls).
+right then (kernels_eval.gpu.candidate.shared_calls). The end is told on the device too, and first there
+(kernels_eval.gpu.device.watch).
 
 The calls of a round can stand in groups of one, each behind a gate of its own: the inputs of one arrive when the one
 before it has ended. Calls that overlap in a queue do not then.
@@ -33,7 +34,7 @@ from kernels_eval.gpu.device.cuda_driver import CudaDriver, CudaError
 PAGE_BYTES = 4096
 """Bytes at the start of the file that belong to the gate."""
 GATE_KERNEL, END_KERNEL = "kernels_eval_gate", "kernels_eval_end"
-_OPEN, _GAVE_UP, _TURNS, _WAITING, _ENDED, _ADMITTED = 0, 1, 2, 3, 32, 64
+_OPEN, _GAVE_UP, _TURNS, _WAITING, _ENDED, _ADMITTED, _ENDED_HERE = 0, 1, 2, 3, 32, 64, 96
 PROGRAM = f"""
 .version 7.0
 .target sm_70
@@ -71,21 +72,24 @@ again:
 leave:
     ret;
 }}
-.visible .entry {END_KERNEL}(.param .u64 page, .param .u64 group)
+.visible .entry {END_KERNEL}(.param .u64 page, .param .u64 group, .param .u64 here)
 {{
-    .reg .u64 %page, %wide;
+    .reg .u64 %page, %wide, %here;
     .reg .u32 %group;
     ld.param.u64 %page, [page];
     ld.param.u64 %wide, [group];
+    ld.param.u64 %here, [here];
     cvt.u32.u64 %group, %wide;
+    st.volatile.global.u32 [%here], %group;
+    membar.sys;
     st.volatile.global.u32 [%page+{4 * _ENDED}], %group;
     ret;
 }}
 """
 """PTX for any GPU since Volta. Words of the page: 0 has the number of the last group of calls whose gate is open, 1 is
 set by a gate that waited for too long, and opens all, 2 counts the turns of a gate that waits, 3 has its group, 32 the
-last group that has ended, 64 admits a gate that is held back. Turns are limited too: a timer that stands still hangs no
-device."""
+last group that has ended, 64 admits a gate that is held back, 96 has that group where no device memory takes it. Turns
+are limited too: a timer that stands still hangs no device."""
 QUEUE = 500
 """Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
 LONGEST_WAIT_S = 2.0
@@ -154,10 +158,17 @@ class GatePage:
         """Let the device go on, through the gate of a group."""
         self._words[_OPEN] = group
 
-    def wait_for_end(self, is_over: Callable[[], bool], group: int = 1) -> None:
-        """Wait until everything between a group's gate and end is done, or `is_over` says that this is not told."""
+    def wait_for_end(
+        self, is_over: Callable[[], bool], group: int = 1, meanwhile: Callable[[], object] | None = None
+    ) -> None:
+        """Wait until everything between a group's gate and end is done, or `is_over` says that this is not told.
+
+        `meanwhile`: called again and again.
+        """
         looked = time.perf_counter()
         while self.ended < group:
+            if meanwhile is not None:
+                meanwhile()
             if time.perf_counter() - looked > _PATIENCE_S:
                 if is_over():
                     return
@@ -167,11 +178,13 @@ class GatePage:
 class Gate:
     """A process's side that launches the kernels. Needs a CUDA context."""
 
-    def __init__(self, driver: CudaDriver, page: GatePage) -> None:
+    def __init__(self, driver: CudaDriver, page: GatePage, end_word: int | None = None) -> None:
+        """`end_word`: address in device memory of a word that has the last group that has ended, before the page."""
         self.page = page
-        self._launch, self._hold, self._synchronize = driver.launch, driver.hold_until_one, driver.synchronize
+        self._launch, self._hold, self._synchronize = driver.launch, driver.hold_until, driver.synchronize
         self._gate, self._end = driver.load(PROGRAM, (GATE_KERNEL, END_KERNEL))
         self._there = driver.register_host(page.address, PAGE_BYTES)
+        self._end_word = self._there + 4 * _ENDED_HERE if end_word is None else end_word
 
     def close(self, held: bool = False, group: int = 1) -> None:
         """Hold back everything that is launched from now on: a round's groups of calls are numbered from 1.
@@ -186,7 +199,7 @@ class Gate:
 
     def end(self, group: int = 1) -> None:
         """Have the device tell the end of everything that was launched until now."""
-        self._launch(self._end, (self._there, group))
+        self._launch(self._end, (self._there, group, self._end_word))
 
     def can_hold(self) -> bool:
         """True if this device and its driver can hold a queue back before the gate: tries it."""

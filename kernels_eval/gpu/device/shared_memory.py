@@ -22,24 +22,23 @@ from typing import Any
 import torch
 
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.gpu.device.cuda_driver import CudaDriver, DeviceRegion
+from kernels_eval.gpu.device.cuda_driver import CudaDriver, CudaError, DeviceRegion
 from kernels_eval.gpu.device.gate import PAGE_BYTES
+from kernels_eval.gpu.device.watch import MAX_DISTANCE, PIECE_BYTES, Watch
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
 
 ALIGNMENT = 512
 GUARD_BYTES = 1024
 POISON = 0xFF
 """Every byte: a NaN in each floating-point type, −1 in each integer type."""
+HEAD_BYTES = ALIGNMENT
+"""Before the slots, where all processes map the same memory: the word that tells the end of a group of calls."""
 MIN_BYTES = 2 << 20
 """Also the size of a page of device memory. An allocation has whole ones: else the process that maps it has small pages
 instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H100)."""
 _KEPT_BYTES = 256 << 20
 """Shared memory that is kept for the next problem although this one needs less."""
-PIECE_BYTES = 64
-"""Size of the samples of outputs. Slots begin at multiples of it."""
 _MAX_PIECES = 512
-_MAX_DISTANCE = 2**31 - 1
-"""Largest pitch that the driver takes."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,11 @@ def rounded_up(nbytes: int, unit: int = ALIGNMENT) -> int:
     return -(-nbytes // unit) * unit
 
 
+def region_of_slots(address: int, nbytes: int) -> DeviceRegion:
+    """Return shared device memory without its head."""
+    return DeviceRegion(address + HEAD_BYTES, nbytes - HEAD_BYTES)
+
+
 def view(memory: torch.Tensor, form: TensorForm, offset: int) -> torch.Tensor:
     """Return the tensor of a form at an offset of a flat byte tensor (no copy)."""
     return memory[offset : offset + form.nbytes].view(DTYPES[form.dtype]).reshape(form.shape)
@@ -102,38 +106,48 @@ class IpcTransport:
 
     def __init__(self, driver: CudaDriver) -> None:
         self._driver = driver
-        self._address = 0
+        self._head = 0
+        self._end = torch.empty(0)
         self._nbytes = 0
         self._tensor = torch.empty(0)
         self._stream = 0
         self._pieces = torch.empty(0)
         self._staged = torch.empty(0, dtype=torch.uint8)
+        self._watch: Watch | None = None
+        self._can_watch = True
+
+    @property
+    def _address(self) -> int:
+        """Address of the slots."""
+        return self._head + HEAD_BYTES
 
     def suits(self, nbytes: int) -> bool:
         """True if `reserve` would change nothing."""
-        return rounded_up(nbytes, MIN_BYTES) <= self._nbytes <= 2 * rounded_up(nbytes, MIN_BYTES) + _KEPT_BYTES
+        least = rounded_up(HEAD_BYTES + nbytes, MIN_BYTES)
+        return least <= self._nbytes <= 2 * least + _KEPT_BYTES
 
     def reserve(self, nbytes: int) -> None:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
         if not self.suits(nbytes):
-            nbytes = rounded_up(nbytes, MIN_BYTES)
+            nbytes = rounded_up(HEAD_BYTES + nbytes, MIN_BYTES)
             self.release()
-            self._address = self._driver.allocate(nbytes)
+            self._head = self._driver.allocate(nbytes)
             self._nbytes = nbytes
-            self._tensor = torch.as_tensor(DeviceRegion(self._address, nbytes), device=cuda_driver.DEVICE)
+            self._end = torch.as_tensor(DeviceRegion(self._head, HEAD_BYTES), device=cuda_driver.DEVICE)
+            self._tensor = torch.as_tensor(region_of_slots(self._head, nbytes), device=cuda_driver.DEVICE)
 
     def release(self) -> None:
         """Give the shared memory back; `reserve` takes what is needed then, and no more."""
-        if self._address:
+        if self._head:
             self._driver.synchronize()
-            self._driver.free(self._address)
-            self._address = self._nbytes = 0
-            self._tensor = torch.empty(0)
+            self._driver.free(self._head)
+            self._head = self._nbytes = 0
+            self._tensor = self._end = torch.empty(0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that are taken beside torch's in this process."""
-        return self._nbytes
+        return self._tensor.numel()
 
     def memory(self) -> torch.Tensor:
         """Return the shared memory as bytes on the device."""
@@ -141,7 +155,7 @@ class IpcTransport:
 
     def mapping(self) -> dict[str, Any]:
         """Return the arguments by which the candidate's process maps the memory."""
-        return {"transport": self.name, "handle": self._driver.export(self._address).hex(), "nbytes": self._nbytes}
+        return {"transport": self.name, "handle": self._driver.export(self._head).hex(), "nbytes": self._nbytes}
 
     def push(self, nbytes: int) -> None:
         """Make what was written here visible to the candidate's process."""
@@ -155,12 +169,33 @@ class IpcTransport:
 
         Without a kernel, for which the device would first have to change to this process.
         """
-        count = min(count, _MAX_PIECES) if distance <= _MAX_DISTANCE else 1
+        count = min(count, _MAX_PIECES) if distance <= MAX_DISTANCE else 1
         if not self._pieces.numel():
             self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
         host, device = self._pieces.data_ptr(), self._address + offset
-        self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._own_stream())
+        self._driver.copy_rows(host, device, min(distance, MAX_DISTANCE), PIECE_BYTES, count, self._own_stream())
         return self._pieces[:count].clone()
+
+    def clear_end(self) -> None:
+        """Take back the end that was told last."""
+        self._end.zero_()
+
+    def watch(self, offset: int, group: int, start: int, end: int) -> Watch | None:
+        """Queue what `deliver` copies and, behind it, looks at a piece and at the word that tells a group's end.
+
+        None where that cannot be had.
+        """
+        distance = HEAD_BYTES + offset
+        if self._watch is None and self._can_watch:
+            try:
+                self._watch = Watch(self._driver)
+            except CudaError:
+                self._can_watch = False
+        if self._watch is None or distance > MAX_DISTANCE:
+            return None
+        inputs = self._address + start, self._staged.data_ptr() + start, end - start
+        self._watch.queue(inputs, self._head, self._address + offset, group)
+        return self._watch
 
     def stage(self, content: torch.Tensor) -> None:
         """Have a copy of bytes in pinned host memory, from which `deliver` takes them."""
@@ -239,6 +274,9 @@ class HostTransport:
         assert self._staging is not None
         return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
 
+    def clear_end(self) -> None:
+        """Do nothing: the end is not told in this memory."""
+
 
 def _staging(descriptor: int, nbytes: int) -> torch.Tensor:
     """Map the shared file behind the gate's page."""
@@ -254,9 +292,12 @@ class MappedMemory:
     def __init__(self, driver: CudaDriver, mapping: dict[str, Any], descriptor: int) -> None:
         nbytes: int = mapping["nbytes"]
         self._staging: torch.Tensor | None = None
+        self.end_word: int | None = None
+        """Address of the word that tells the end, where it lies in shared memory."""
         if mapping["transport"] == IpcTransport.name:
             address = driver.open(bytes.fromhex(mapping["handle"]))
-            self.tensor = torch.as_tensor(DeviceRegion(address, nbytes), device=cuda_driver.DEVICE)
+            self.end_word = address
+            self.tensor = torch.as_tensor(region_of_slots(address, nbytes), device=cuda_driver.DEVICE)
         else:
             self.tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
             self._staging = _staging(descriptor, nbytes)

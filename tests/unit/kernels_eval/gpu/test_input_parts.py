@@ -42,7 +42,7 @@ def get_init_inputs():
     return []
 """.replace("BLOCKS", str(BLOCKS))
 CALLS = 320
-"""Calls in parts of the timed rounds of a small kernel: a quarter of five rounds of 256."""
+"""Calls of timed rounds of a small kernel: fewer than two of them have."""
 
 
 def is_caught(family: str, left_out: list[int], draw: Callable[[int], torch.Tensor]) -> bool:
@@ -126,7 +126,7 @@ def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPa
     drawn = [values[0] for values in sets.timed(24).sets]
     means = [value.view(64, -1).mean(dim=1) for value in drawn]
     plain = [bool((mean - 0.5).abs().max() < 0.045) for mean in means]
-    assert 4 < sum(plain) < 20
+    assert not any(plain)
     calls, expected = next(sets.trials(None, 2))
     x = calls.sets[-1][0]
     assert x.max() - x.min() > 1.5, "the parts of the last trial are far from each other"

@@ -96,7 +96,7 @@ def noted(done: list[str]) -> Any:
     steps: dict[str, Any] = {name: (lambda name=name: done.append(name)) for name in names}
     for name in ("deliver", "sample_call"):
         steps[name] = lambda call, name=name: done.append(f"{name} {call}")
-    return SimpleNamespace(nbytes=1, count=3, requests=list, **steps)
+    return SimpleNamespace(nbytes=1, count=3, requests=list, watch=lambda call: None, **steps)
 
 
 def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_before_the_candidate_says_a_word(
@@ -128,7 +128,7 @@ def test_in_a_serial_round_the_inputs_of_a_call_arrive_when_the_one_before_it_ha
     session = session_with(Candidate(answers), page, monkeypatch)
     monkeypatch.setattr(page, "wait_until_seen", lambda group=1: done.append(f"seen {group}"))
     monkeypatch.setattr(page, "open", lambda group=1: done.append(f"open {group}"))
-    monkeypatch.setattr(page, "wait_for_end", lambda _, group=1: done.append(f"ended {group}"))
+    monkeypatch.setattr(page, "wait_for_end", lambda _, group=1, meanwhile=None: done.append(f"ended {group}"))
     monkeypatch.setattr(GatePage, "ended", 3)
 
     prepared = session.prepare(noted(done), RoundRequest(gated=True, serial=True), 1.0)

@@ -33,7 +33,7 @@ def test_an_old_driver_judges_without_stream_waits(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kernels_eval.gpu.device.cuda_driver.ctypes.CDLL", lambda _: OldLibrary())
     driver = CudaDriver()
     with pytest.raises(CudaError, match="cuStreamWaitValue32"):
-        driver.hold_until_one(0)
+        driver.hold_until(0)
 
 
 class Struct(ctypes.Structure):

@@ -132,7 +132,7 @@ class RecordingDriver:
     def launch(self, function: int, numbers: tuple[int, ...]) -> None:
         self.launched.append((function, numbers))
 
-    def hold_until_one(self, word: int) -> None:
+    def hold_until(self, word: int) -> None:
         self.launched.append((0, (word,)))
 
     def synchronize(self) -> None:
@@ -146,7 +146,7 @@ def test_calls_are_launched_between_the_gate_which_has_a_limit_and_the_end(pages
     gate.close()
     gate.end()
     assert driver.registered == (pages[1].address, PAGE_BYTES)
-    assert driver.launched == [(7, (0x1000, 2_000_000_000, 1)), (8, (0x1000, 1))]
+    assert driver.launched == [(7, (0x1000, 2_000_000_000, 1)), (8, (0x1000, 1, 0x1000 + 4 * 96))]
     assert word(pages[0], 0).value == 0
 
 
@@ -172,7 +172,7 @@ class HoldingDriver(RecordingDriver):
         super().__init__()
         self._page, self._failure = page, failure
 
-    def hold_until_one(self, word: int) -> None:
+    def hold_until(self, word: int) -> None:
         if self._failure:
             raise self._failure
 

@@ -16,6 +16,7 @@ from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import (
     ALIGNMENT,
     GUARD_BYTES,
+    HEAD_BYTES,
     POISON,
     HostTransport,
     IpcTransport,
@@ -218,8 +219,9 @@ def test_the_inputs_of_one_call_arrive_alone(monkeypatch: pytest.MonkeyPatch) ->
     sets: list[list[Any]] = [[torch.randn(40, 25), 3, torch.randn(3)] for _ in range(3)]
     forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in sets[0]]
     layout = lay_out(forms, [LARGE_FORM.nbytes], len(sets))
-    memory = torch.zeros(layout.nbytes, dtype=torch.uint8)
-    transport._address, transport._tensor, transport._staged = memory.data_ptr(), memory, torch.zeros_like(memory)
+    whole = torch.zeros(HEAD_BYTES + layout.nbytes, dtype=torch.uint8)
+    memory = whole[HEAD_BYTES:]
+    transport._head, transport._tensor, transport._staged = whole.data_ptr(), memory, torch.zeros_like(memory)
     calls = SharedCalls(transport, layout, sets, [LARGE_FORM])
     calls.publish()
     calls.stage()
@@ -233,6 +235,52 @@ def test_the_inputs_of_one_call_arrive_alone(monkeypatch: pytest.MonkeyPatch) ->
         assert there == {0: [True, False, False], 2: [True, False, True], 1: [True] * 3}[call]
     assert calls.changed_inputs() == set()
     assert not bool((memory[layout.outputs_from :] != POISON).any()), "outputs are untouched"
+
+
+class Looks:
+    """A watch that has seen these pieces once the end was told."""
+
+    def __init__(self, pieces: torch.Tensor) -> None:
+        self.pieces = pieces
+
+    def pieces_after_end(self) -> torch.Tensor:
+        return self.pieces
+
+
+@pytest.mark.parametrize(("seen", "is_late"), [([1.5, 1.5], False), ([], False), ([0.0, 1.5], True)])
+def test_a_look_after_the_end_that_saw_something_else_than_the_output_shows(
+    monkeypatch: pytest.MonkeyPatch, seen: list[float], is_late: bool
+) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = CopyingDriver()
+    transport = IpcTransport(driver)
+    monkeypatch.setattr(transport, "pieces", lambda offset, distance, count: rows(1.5, count))
+    layout = lay_out([form_of(torch.ones(3))], [LARGE_FORM.nbytes], 3)
+    transport._tensor = torch.zeros(layout.nbytes, dtype=torch.uint8)
+    calls = SharedCalls(transport, layout, [[torch.ones(3)]] * 3, [LARGE_FORM])
+    calls.publish()
+    watched: list[tuple[int, int]] = []
+    pieces = rows(0.0, 0) if not seen else torch.cat([rows(value, 1) for value in seen])
+    looks: Any = Looks(pieces)
+    monkeypatch.setattr(transport, "watch", lambda offset, group, *_: watched.append((offset, group)) or looks)
+    for slots in layout.calls:
+        view(transport._tensor, LARGE_FORM, slots.outputs[0]).fill_(1.5)
+    for call in range(3):
+        watch = calls.watch(call)
+        assert watch is not None
+        calls.sample_call(call)
+        calls.keep_looks(watch)
+    calls.sample()
+    calls.collect()
+    assert [group for _, group in watched] == [1, 2, 3]
+    for (offset, _), slots in zip(watched, layout.calls, strict=True):
+        assert slots.outputs[0] <= offset < slots.outputs[0] + LARGE_FORM.nbytes
+    assert calls.has_late_writes() == is_late
+
+
+def rows(value: float, count: int) -> torch.Tensor:
+    """Return pieces that a tensor of this value has."""
+    return torch.full((count, 16), value).view(torch.uint8)
 
 
 def fill(calls: SharedCalls, mapped: MappedMemory, elements: int, value: float, first: int = 0) -> None:

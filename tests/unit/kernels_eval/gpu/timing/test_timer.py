@@ -160,6 +160,41 @@ def test_the_time_for_which_a_call_alone_was_kept_from_starting_or_being_sampled
     assert found == pytest.approx(counted_s)
 
 
+def looked_at(seen_us: list[float | None]) -> list[SerialCall]:
+    return [SerialCall(3e-6, seen_s=None if us is None else us * 1e-6) for us in seen_us]
+
+
+@pytest.mark.parametrize(
+    ("seen_us", "unseen_us"),
+    [
+        ([2.0, 3.0, 2.5], 0.0),
+        ([2.9, 3.1, 2.9], 0.0),
+        ([4.5, 5.5, 5.0], 2.0),
+        ([5.0, None, 5.0], 2.0),
+        ([None, None, None], 0.0),
+    ],
+    ids=["as without a candidate", "by noise", "told early", "some took longer than the looks", "all did"],
+)
+def test_the_time_from_an_end_to_the_look_that_finds_it_counts(seen_us: list[float | None], unseen_us: float) -> None:
+    overhead = serial_overhead_of(looked_at([2.0, 2.5, None, 3.0]))
+    assert 1e6 * overhead.unseen_s(looked_at(seen_us)) == pytest.approx(unseen_us)
+
+
+def test_it_does_not_count_where_no_look_was_made_without_a_candidate() -> None:
+    assert serial_overhead_of(looked_at([None] * 3)).unseen_s(looked_at([9.0] * 3)) == 0.0
+
+
+def test_an_end_that_is_told_early_adds_to_a_call_alone() -> None:
+    def run(made: Any, request: RoundRequest) -> Round:
+        answer = honest(1e-4)(made, request)
+        return replace(answer, serial=(SerialCall(1.3e-5, seen_s=7e-6),) * 3) if request.serial else answer
+
+    overheads = Overheads(GATED, OPEN, SerialOverhead(spent_s=5e-6, seen_s=2e-6))
+    found = measure(run, changed(serial_calls=3, serial_round=1, overheads=overheads))
+    assert found.serial_s == pytest.approx(8e-6 + 4.5e-6)
+    assert found.told_serial_s == pytest.approx(8e-6)
+
+
 def test_what_a_candidate_puts_off_is_not_told_as_the_time_of_a_call_alone() -> None:
     """It may not hide that a call takes less time than its kernels."""
 

@@ -5,6 +5,7 @@ distinct storages that it reads, once each, plus what it writes. Views and alloc
 their operations by PyTorch's own formulas.
 """
 
+import math
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -217,9 +218,7 @@ def _operations(
     name: str = func.overloadpacket.__name__
     dtype = next((value.dtype for value in tree_leaves((args, result)) if isinstance(value, torch.Tensor)), None)
     packet: Any = func.overloadpacket
-    if name.startswith(_ATTENTION):  # on a CPU it is an operator of its own
-        packet = torch.ops.aten._scaled_dot_product_flash_attention
-    formula = flop_registry.get(packet)
+    formula = _attention_flops if name.startswith(_ATTENTION) else flop_registry.get(packet)
     if formula is not None:
         precision = "tf32" if "conv" in name and torch.backends.cudnn.allow_tf32 else "ieee"
         unit, _ = product_operation(TRITON_TYPES.get(dtype or torch.float16, "fp16"), precision)
@@ -231,3 +230,9 @@ def _operations(
         for unit, count in operations_of(function, dtype is torch.float64):
             counts[unit] = counts.get(unit, 0.0) + count * elements
     return counts
+
+
+def _attention_flops(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> float:
+    """Return the operations of both products of attention; PyTorch's formula takes no keys that heads share."""
+    *batches, queries, width = query.shape
+    return 2.0 * math.prod(batches) * queries * key.shape[-2] * (width + value.shape[-1])

@@ -57,11 +57,12 @@ _MODELS_SHARE = 0.1
 def took_memory(held: int, left: int, share: int) -> bool:
     """True if a candidate's process, and not its problem, is why memory did not suffice; all in bytes.
 
-    `held`: by its process; `left`: free on the device meanwhile; `share`: the worker's. PyTorch gives back what it
-    kept before it fails, so that some GiB can be left: then the process must have held as much as a half of the share.
-    Before a candidate starts a problem was refused whose calls leave it less (CandidateStart).
+    `held`: by its process, as other workers' memory allows to say; `left`: free on the device meanwhile; `share`: the
+    worker's. PyTorch gives back what it kept before it fails, so that some GiB can be left: then the process must have
+    held as much as a half of the share. Before a candidate starts a problem was refused whose calls leave it less
+    (CandidateStart).
     """
-    if held < min(share, _MOST_HELD_BYTES):
+    if held < min(share, _MOST_HELD_BYTES) or left >= share:
         return False
     return left <= _SCARCE_BYTES or held >= share // 2
 

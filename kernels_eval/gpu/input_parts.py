@@ -1,8 +1,7 @@
 """Inputs in secret parts, each with a mean and a scale of its own: what a kernel leaves out then shows in a result.
 
 Where all elements of an input have one distribution, the mean of a part is the mean of the whole, also behind a bounded
-function, in which large elements drown. Parts differ, and one short piece alone holds the largest elements, another
-one the smallest.
+function, in which large elements drown. Parts differ, and one element alone is the largest, another one the smallest.
 """
 
 import random
@@ -16,8 +15,8 @@ _NARROWEST, _WIDEST = 0.3, 0.7
 """Scales of a part, relative to the input's own. Narrower rows would cost honest kernels digits of a variance."""
 _NEAREST, _FARTHEST = 0.4, 1.2
 """Distances of a part's middle from the input's mean, in its standard deviations: none is near the mean."""
-_PUSH = 2.0
-"""Distance by which a short piece is moved that then has the largest elements, and another with the smallest."""
+_MARGIN = 0.1
+"""Of the range, at either end: no part's middle lies there."""
 _STRETCH = 3.0
 
 
@@ -55,26 +54,21 @@ def vary_parts(
         return
     length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
     start = places.randrange(length)
-    parts = value.view(-1)[start : start + (count - start) // length * length].view(-1, length)
+    end = start + (count - start) // length * length
+    parts = value.view(-1)[start:end].view(-1, length)
     deviation, mean, low, high = spread or spread_of(value)
     scale, middle = _drawn(len(parts), generator, value.device)
     if stretched:
         parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * deviation).to(value.dtype))
         return
-    middle = (mean + middle * deviation).clamp(low, high)
-    push = (_PUSH * deviation).to(value.dtype)
-    smallest, largest = (value.view(-1)[first : first + _LEAST_PART] for first in _apart(count, places))
-    pushed = (smallest - push).clamp_(low, high), (largest + push).clamp_(low, high)
+    margin = _MARGIN * (high - low).to(scale.dtype)
+    middle = (mean + middle * deviation).clamp(low + margin, high - margin)
     parts.mul_(scale.to(value.dtype)).add_(((1 - scale) * middle).to(value.dtype))
-    smallest.copy_(pushed[0])
-    largest.copy_(pushed[1])
-
-
-def _apart(count: int, places: random.Random) -> tuple[int, int]:
-    """Return where two short pieces begin that have no element in common."""
-    first = places.randrange(count - 2 * _LEAST_PART)
-    second = places.randrange(count - 2 * _LEAST_PART)
-    return first, second if abs(second - first) >= _LEAST_PART else first + _LEAST_PART
+    nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element of a part keeps from either end
+    for rest in (value.view(-1)[:start], value.view(-1)[end:]):
+        rest.mul_(1 - 2 * nearest).add_(nearest * (low + high))
+    for place, extreme in zip(places.sample(range(count), 2), (low, high), strict=True):
+        value.view(-1)[place] = extreme
 
 
 def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

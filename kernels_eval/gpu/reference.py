@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import flat
+from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import Spread, spread_of, vary_parts
@@ -34,9 +34,11 @@ class GpuReference(Reference):
     def __init__(self, source: str, weight_seed: int) -> None:
         super().__init__(source, weight_seed)
         self._on_device: dict[bool, torch.nn.Module] = {}
-        self._compiled: dict[tuple[bool, str], Any] = {}
+        self._timed: dict[tuple[bool, str], Any] = {}
         self._spreads: dict[int, Spread] = {}
         """By input."""
+        self._is_placed = False
+        """It is known where the problem's code makes its tensors."""
 
     def with_weights(self, weight_seed: int) -> "GpuReference":
         """Return the same problem with weights of another seed, with models of its own on the device."""
@@ -106,12 +108,33 @@ class GpuReference(Reference):
     def forward(self, perturbed: bool, baseline: str) -> Any:
         """Return what is timed under a baseline: the model itself, or `torch.compile` of it."""
         model = self._model(perturbed)
-        if baseline == "eager":
-            return model
         key = perturbed, baseline
-        if key not in self._compiled:
-            self._compiled[key] = torch.compile(model, mode=_MODES[baseline])
-        return self._compiled[key]
+        if key not in self._timed:
+            timed: Any = model if baseline == "eager" else torch.compile(model, mode=_MODES[baseline])
+            self._timed[key] = timed if self._code.default_device is None else _on_device(timed)
+        return self._timed[key]
+
+    def first_results(self, inputs: Callable[[], list[Any]]) -> list[torch.Tensor]:
+        """Return what `results` does, and learn if the problem's code needs a device for tensors that name none.
+
+        One that was written on a machine without a GPU may name no device. `inputs`: draws them. Raises
+        ReferenceFailedError if the code fails either way.
+        """
+        failed: ReferenceFailedError | None = None
+        for device in (self._code.default_device,) if self._is_placed else (None, cuda_driver.DEVICE):
+            self._code.default_device = device
+            try:
+                outputs = self.results(inputs())
+            except ReferenceFailedError as error:
+                failed = failed or error
+                continue
+            if all(value.device.type == cuda_driver.DEVICE for value in outputs):
+                self._is_placed = True
+                return outputs
+            failed = failed or ReferenceFailedError("the reference returns a tensor that is not on the GPU")
+        self._code.default_device = None
+        assert failed is not None
+        raise failed
 
     def results(self, inputs: list[Any]) -> list[torch.Tensor]:
         """Return the outputs in the reference's own precision, with perturbed weights. May change the inputs."""
@@ -139,6 +162,16 @@ class GpuReference(Reference):
         if perturbed not in self._on_device:
             self._on_device[perturbed] = copy.deepcopy(super()._model(perturbed)).to(cuda_driver.DEVICE)
         return self._on_device[perturbed]
+
+
+def _on_device(forward: Any) -> Any:
+    """Return the function with the device for tensors that name none."""
+
+    def on_device(*inputs: Any) -> Any:
+        with torch.device(cuda_driver.DEVICE):
+            return forward(*inputs)
+
+    return on_device
 
 
 def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:

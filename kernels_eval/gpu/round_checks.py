@@ -93,7 +93,9 @@ def check_timed_round(
     for call in range(calls.count):
         _check_forms(made, call, model)
     for call in calls_that_differ(calls, results):
-        check_call(made, calls, call, expected(call), largest)
+        right = expected(call)
+        if right.is_finite:  # inputs in parts may be more than the reference takes
+            check_call(made, calls, call, right, largest)
     check_traces(made, calls, model.changed_inputs)
 
 

@@ -32,6 +32,8 @@ class ProblemCode:
 
     def __init__(self, source: str) -> None:
         self._is_virtual = "cuda" in source and not torch.cuda.is_available()
+        self.default_device: str | None = None
+        """Of tensors that its code makes without naming a device, if not the host."""
         self.may_be_random = _RANDOM_MODULES.search(source) is not None
         """True if the source names a module that random numbers or times come from."""
         module = types.ModuleType(PROBLEM)
@@ -54,7 +56,9 @@ class ProblemCode:
 
     def device(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context that the problem's code needs on this machine."""
-        return CudaOnCpu() if self._is_virtual else contextlib.nullcontext()
+        if self._is_virtual:
+            return CudaOnCpu()
+        return contextlib.nullcontext() if self.default_device is None else torch.device(self.default_device)
 
     def call(self, call: Callable[[], Any]) -> Any:
         """Call a function of the problem. Raises ReferenceFailedError if it raises.

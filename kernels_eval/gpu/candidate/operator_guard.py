@@ -21,6 +21,7 @@ from kernels_eval.correctness.allowed_operators import (
     UNINITIALISED,
     ForbiddenOperatorError,
 )
+from kernels_eval.gpu.candidate.host_tensors import HostTensors
 
 _ALLOWED = (
     UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
@@ -48,6 +49,7 @@ class OperatorGuard(TorchDispatchMode):
         self._slots: dict[int, torch.Tensor] = {}
         self._made = 0
         self._host_reads = 0
+        self._host = HostTensors()
 
     def start(self, poisons: bool) -> None:
         """Begin another call."""
@@ -65,7 +67,8 @@ class OperatorGuard(TorchDispatchMode):
     ) -> Any:
         """Let one operator through, or refuse it."""
         name: str = func.overloadpacket.__name__
-        if self.enforce and not (func.is_view or name in _ALLOWED):
+        kwargs = kwargs or {}
+        if self.enforce and not (func.is_view or name in _ALLOWED or self._host.are_alone(args, kwargs)):
             self._host_reads += name == "_local_scalar_dense"
             if name != "_local_scalar_dense" or self._host_reads > MAX_HOST_READS:
                 self.violations.append(f"aten.{name}")
@@ -73,8 +76,11 @@ class OperatorGuard(TorchDispatchMode):
                     f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
                 )
         if name not in _FRESH:
-            return func(*args, **(kwargs or {}))
-        result = self._make(func, name, args, kwargs or {})
+            result = func(*args, **kwargs)
+            if self.enforce:
+                self._host.note(args, kwargs, result)
+            return result
+        result = self._make(func, name, args, kwargs)
         if self.poisons and name in UNINITIALISED:
             _poison(result)
         return result

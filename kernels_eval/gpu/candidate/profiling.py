@@ -28,11 +28,11 @@ _SHOWN_NAME = 200
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     r"^Memcpy \w+ \(|^Memset \("
-    r"|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)"
+    r"|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy|arange_cuda_out)"
     rf"|^({GATE_KERNEL}|{END_KERNEL})$"
 )
-"""Activities that only move, fill or wait: the library's, and the gate's. Not counted. The driver's copies and fills
-have a space in their names, which no kernel has."""
+"""Activities that only move, fill, number or wait: the library's, and the gate's. Not counted. The driver's copies
+and fills have a space in their names, which no kernel has."""
 _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )

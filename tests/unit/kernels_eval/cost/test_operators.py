@@ -46,6 +46,14 @@ def test_products_by_their_type(dtype: torch.dtype, unit: str) -> None:
 A = torch.ones(32, 32)
 
 
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+def test_attention_counts_both_products_also_where_heads_share_keys(key_heads: int) -> None:
+    query, key = torch.ones(2, 4, 7, 16), torch.ones(2, key_heads, 9, 16)
+    launches = counted(lambda: functional.scaled_dot_product_attention(query, key, key, enable_gqa=key_heads < 4))
+    products = sum(launch.operations.get("dot_fp32", 0.0) for launch in launches)
+    assert products == 2 * (2 * 4 * 7 * 9 * 16) * 2
+
+
 def test_special_functions_and_powers() -> None:
     (exponential,) = counted(lambda: torch.exp(X))
     (square,) = counted(lambda: X**2)

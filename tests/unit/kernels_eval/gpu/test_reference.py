@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.gpu import reference
 from kernels_eval.gpu.call_sets import CallSets
@@ -51,6 +52,48 @@ def test_each_part_of_an_input_has_one_large_element() -> None:
     assert torch.equal(value, again)
     (other,) = made.draw_spiked(3, SecretSeed(b"another secret"), factor=100.0)
     assert not torch.equal((value > 10).nonzero(), (other > 10).nonzero())
+
+
+WITHOUT_DEVICE = MEAN.replace("(x * x).mean(dim=1)", "x + torch.arange(4194304)")
+
+
+def drawn() -> list[Any]:
+    return [torch.empty(2, 4194304, device=cuda_driver.DEVICE)]
+
+
+def test_a_problem_that_names_no_device_has_its_tensors_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meta device stands for a GPU: its tensors and the host's do not go together either."""
+    made = GpuReference(WITHOUT_DEVICE, 1)
+    monkeypatch.setattr(cuda_driver, "DEVICE", "meta")
+    for _ in range(2):
+        (output,) = made.first_results(drawn)
+        assert (output.device.type, output.shape) == ("meta", (2, 4194304))
+    assert made.results(drawn())[0].device.type == "meta"
+    assert made.forward(True, "eager")(*drawn()).device.type == "meta"
+
+
+def test_a_problem_that_names_its_devices_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = GpuReference(WITHOUT_DEVICE.replace("4194304)\n", "4194304, device=x.device)\n"), 1)
+    monkeypatch.setattr(cuda_driver, "DEVICE", "meta")
+    assert made.first_results(drawn)[0].device.type == "meta"
+    assert made.forward(True, "eager") is made.forward(True, "eager")
+    assert isinstance(made.forward(True, "eager"), torch.nn.Module)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x + torch.ones(4194304, device='cpu')", "the reference raised RuntimeError"),
+        ("torch.ones(3, device='cpu')", "the reference returns a tensor that is not on the GPU"),
+    ],
+)
+def test_a_problem_that_fails_on_the_device_either_way_says_why(
+    monkeypatch: pytest.MonkeyPatch, body: str, message: str
+) -> None:
+    made = GpuReference(MEAN.replace("(x * x).mean(dim=1)", body), 1)
+    monkeypatch.setattr(cuda_driver, "DEVICE", "meta")
+    with pytest.raises(ReferenceFailedError, match=message):
+        made.first_results(drawn)
 
 
 def test_inputs_with_a_structure_have_none() -> None:

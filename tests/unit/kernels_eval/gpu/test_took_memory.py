@@ -16,6 +16,7 @@ GIB = 1 << 30
         pytest.param(1.0, 0.5, 68.7, False, id="context and copies of a call"),
         pytest.param(5.0, 40.0, 68.7, False, id="a large problem beside memory that is free"),
         pytest.param(2.0, 30.0, 5.5, False, id="a small share is used up"),
+        pytest.param(8.7, 105.1, 8.5, False, id="other workers gave memory back meanwhile"),
     ],
 )
 def test_who_took_the_memory(held: float, left: float, share: float, took: bool) -> None:

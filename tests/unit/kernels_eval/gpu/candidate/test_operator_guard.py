@@ -8,8 +8,14 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
+from kernels_eval.gpu.device import cuda_driver
 
 X = torch.arange(6.0).reshape(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def _device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
 
 
 def test_what_computes_is_refused_and_remembered() -> None:

@@ -83,6 +83,9 @@ def test_shares() -> None:
             record("Memset (Device)", 500),
             record(fill, 500),
             record("kernels_eval_gate", 500),
+            record(
+                "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>", 500
+            ),
         ],
         OWN,
     )

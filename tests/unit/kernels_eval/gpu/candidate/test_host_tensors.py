@@ -1,0 +1,84 @@
+"""Arithmetic on tensors of the host beside a GPU: fake tensors stand for those of the device."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.gpu.candidate import host_tensors, operator_guard
+from kernels_eval.gpu.candidate.host_tensors import HostTensors
+from kernels_eval.gpu.candidate.operator_guard import OperatorGuard
+
+
+@pytest.fixture(autouse=True)
+def _no_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(operator_guard, "_ALLOWED", operator_guard._ALLOWED | {"device"})  # an operator of fake ones
+    with FakeTensorMode():
+        yield
+
+
+def on_device() -> torch.Tensor:
+    return torch.empty(4, 4, device="cuda")
+
+
+ALLOWED: dict[str, Callable[[], Any]] = {
+    "a scale": lambda: torch.tensor([2.0, 3.0]) / 7,
+    "a product of sizes": lambda: torch.tensor([4, 4]).prod(),
+    "a check": lambda: (torch.tensor(0.3) >= 0) & (torch.tensor(0.3) <= 1),
+    "a table": lambda: torch.ones(4, 4).cumsum(0) @ torch.ones(4, 4),
+}
+REFUSED: dict[str, Callable[[], Any]] = {
+    "a product on the device": lambda: on_device() @ on_device(),
+    "a product of copies on the host": lambda: on_device().cpu() @ on_device().cpu(),
+    "of a view of a copy": lambda: on_device().cpu()[:2].t() @ torch.ones(2, 2),
+    "of a copy into memory of the host": lambda: torch.empty(4, 4).copy_(on_device()) @ torch.ones(4, 4),
+    "of a copy of a copy": lambda: on_device().cpu().clone() * 2,
+    "of a part of a copy": lambda: torch.cat([on_device().cpu(), torch.ones(1, 4)]).sum(),
+    "of the host with the device's": lambda: torch.tensor(2.0) * on_device(),
+    "random numbers on the device": lambda: torch.rand_like(torch.ones(4), device="cuda"),
+}
+
+
+@pytest.mark.parametrize("work", ALLOWED.values(), ids=ALLOWED)
+def test_arithmetic_on_the_host_alone_is_allowed(work: Callable[[], Any]) -> None:
+    guard = OperatorGuard(enforce=True)
+    guard.start(poisons=False)
+    with guard:
+        work()
+    assert guard.violations == []
+
+
+@pytest.mark.parametrize("work", REFUSED.values(), ids=REFUSED)
+def test_nothing_of_the_device_reaches_it(work: Callable[[], Any]) -> None:
+    guard = OperatorGuard(enforce=True)
+    guard.start(poisons=False)
+    with guard, pytest.raises(ForbiddenOperatorError):
+        work()
+
+
+def test_a_copy_of_the_call_before_counts_as_the_device_s() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard:
+        kept = on_device().cpu()
+    guard.start(poisons=False)
+    with guard, pytest.raises(ForbiddenOperatorError):
+        kept.sum()
+
+
+def test_pinned_memory_may_be_written_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: True)
+    assert not HostTensors().are_alone((torch.ones(4),), {})
+
+
+def test_storages_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_tensors, "_MOST_KNOWN", 8)
+    host = HostTensors()
+    kept = on_device().cpu()
+    for _ in range(40):
+        host.note((on_device(),), {}, on_device().cpu())
+    host.note((on_device(),), {}, kept)
+    assert len(host._of_device) <= 9
+    assert not host.are_alone((kept,), {})

@@ -1,16 +1,21 @@
-"""Candidate's processes: note copies and views that a constructor makes of weights: transposed, flattened, padded.
+"""Note copies and views that a constructor makes of weights: transposed, flattened, padded.
 
 A constructor runs before the judge gives the weights their values. `self.w = self.linear.weight.t().contiguous()` would
-keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights.
+keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights. For the
+candidate's processes, and for the worker, which asks the same of a reference's constructor.
 """
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -37,6 +42,8 @@ class _Storage:
     """Keys of the storages that the steps read."""
     computed_of: set[int] = field(default_factory=set)
     """Keys of the storages that other operators read that wrote to it."""
+    is_registered: bool = False
+    """A parameter or buffer lay in it, of the model or of a layer that the constructor dropped."""
 
     def whole(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor that came with the storage, given another one that lies in it."""
@@ -62,6 +69,19 @@ class MadeOfWeights(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._storages: dict[int, _Storage] = {}
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Self:
+        """Note operators, and what is registered with modules."""
+        hooked = register_module_parameter_registration_hook, register_module_buffer_registration_hook
+        self._hooks = [register(self._note_registered) for register in hooked]
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        """Note nothing more."""
+        for hook in self._hooks:
+            hook.remove()
+        super().__exit__(*raised)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,25 +106,30 @@ class MadeOfWeights(TorchDispatchMode):
                 known.computed_of.update(key_of(value) for value in given)
         return result
 
-    def state_of(self, model: Any) -> dict[str, torch.Tensor]:
-        """Return a model's parameters and buffers, those of another shape as what was drawn for them.
+    def drawn_for(self, model: Any) -> dict[str, torch.Tensor]:
+        """Return what was drawn for those of a model's parameters and buffers that lie otherwise than that, by name.
 
-        A weight that is drawn as `nn.Linear` draws it, and registered transposed, is matched in the form that it was
-        drawn in. What is registered as it was drawn is not taken for another one.
+        A weight that is drawn as `nn.Linear` draws it, and registered transposed, is set in the form that it was drawn
+        in: the registered one is made again of it. What is registered as it was drawn is not taken for another one.
         """
         state = registered_state(model)
         roots = {name: self._root_of(tensor) for name, tensor in state.items()}
         taken = {key_of(state[name]) for name, root in roots.items() if root is None}
+        drawn: dict[str, torch.Tensor] = {}
         for name, root in roots.items():
             if root is not None and key_of(root) not in taken:
                 taken.add(key_of(root))
-                state[name] = root
-        return state
+                drawn[name] = root
+        return drawn
 
     def computed(self, model: Any) -> list[str]:
-        """Return the names of a model's tensors that its constructor computed of its parameters and buffers."""
+        """Return the names of a model's tensors that its constructor computed of parameters and buffers.
+
+        Of the model's own, and of those of layers that it dropped.
+        """
         state = registered_state(model)
         weights = {key_of(tensor) for tensor in state.values()}
+        weights |= {key for key, known in self._storages.items() if known.is_registered}
         return [
             name
             for name, tensor in {**plain_state(model), **state}.items()
@@ -126,13 +151,30 @@ class MadeOfWeights(TorchDispatchMode):
         )
 
     def _root_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the one whole tensor that was drawn and that a tensor of another shape is made of, or None."""
+        """Return the one whole tensor that was drawn and that a tensor is made of, or None if it is as that one is."""
         roots: dict[int, torch.Tensor] = {}
         self._gather_roots(tensor, roots)
         if len(roots) != 1:
             return None
         (root,) = roots.values()
-        return root if is_whole(root) and root.shape != tensor.shape else None
+        is_moved = root.shape != tensor.shape or not self._is_in_place(tensor)
+        return root if is_moved and is_whole(root) and self.is_as_noted(tensor) else None
+
+    def _is_in_place(self, tensor: torch.Tensor) -> bool:
+        """True if each element has the place that it was drawn in; False if that cannot be told from the last copy."""
+        known = self._storages.get(key_of(tensor))
+        if known is None:
+            return is_whole(tensor)
+        if _place(tensor) != known.place:
+            return False
+        if not known.steps:
+            return True
+        func, args, _ = known.steps[-1]
+        if func.overloadpacket.__name__ not in COPIES:
+            return False
+        *targets, source = args[:2] if func.overloadpacket.__name__ == "copy_" else args[:1]
+        is_full = source.shape == tensor.shape and all(_place(target) == known.place for target in targets)
+        return is_full and self._is_in_place(source)
 
     def remake(
         self, tensor: torch.Tensor, weights: dict[int, Any], kept: _Kept, carry_out: _CarryOut = carried_out
@@ -163,9 +205,13 @@ class MadeOfWeights(TorchDispatchMode):
             for known in self._storages.values():
                 if known.steps and known.alive.expired():
                     known.steps.clear()  # they hold what was copied
-        place = made.storage_offset(), made.shape, made.stride()
-        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, place)
+        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, _place(made))
         return self._storages[key_of(made)]
+
+    def _note_registered(self, _module: Any, _name: str, tensor: Any) -> None:
+        known = self._storages.get(key_of(tensor)) if has_storage(tensor) else None
+        if known is not None:
+            known.is_registered = True
 
     def _note_copy(self, func: Any, args: Any, kwargs: Any) -> None:
         target, source = args[0], args[1]
@@ -272,6 +318,10 @@ def _where_it_was(whole: _Whole, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **{name: device if name == "device" else value for name, value in kwargs.items()})
 
 
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
@@ -284,8 +334,6 @@ def _view(whole: Any, tensor: torch.Tensor) -> Any:
     """Return a tensor that lies in a storage as a tensor lies in its own. Raises ValueError for another type."""
     if whole.dtype != tensor.dtype:
         raise ValueError(tensor.dtype)
-    if (whole.shape, whole.stride(), whole.storage_offset()) == (
-        tensor.shape, tensor.stride(), tensor.storage_offset(),
-    ):  # fmt: skip
+    if _place(whole) == _place(tensor):
         return whole
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

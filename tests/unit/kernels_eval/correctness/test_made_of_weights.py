@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, key_of
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import FIRST_WEIGHT, Operate, Part, Upload, View
-from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, key_of
 from kernels_eval.tracing.tracer import Tracer
 
 OTHER = torch.arange(12.0).reshape(3, 4)

@@ -1,1 +1,1 @@
-"""Tolerance, allowed operators, the structure of outputs, and what constructors make of weights."""
+"""Tolerance, allowed operators, the structure of outputs, what constructors make of weights."""

@@ -137,53 +137,52 @@ class MadeOfWeights(TorchDispatchMode):
         ]
 
     def _computes(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        if known is None:
-            return False
-        return any(self._stems_from(source, weights) for source in known.computed_of) or any(
-            self._computes(source, weights) for source in known.sources
-        )
+        copied = self._reached({key}, lambda known: known.sources)
+        computed_of = {each for other in copied & self._storages.keys() for each in self._storages[other].computed_of}
+        return bool(self._reached(computed_of, lambda known: known.sources | known.computed_of) & weights)
 
-    def _stems_from(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        return key in weights or (
-            known is not None and any(self._stems_from(each, weights) for each in known.sources | known.computed_of)
-        )
+    def _reached(self, keys: set[int], sources_of: Callable[[_Storage], set[int]]) -> set[int]:
+        """Return the keys of storages that some were made of, and theirs: each is looked at once."""
+        reached, coming = set(keys), list(keys)
+        while coming:
+            known = self._storages.get(coming.pop())
+            fresh = sources_of(known) - reached if known is not None else set[int]()
+            reached |= fresh
+            coming += fresh
+        return reached
 
     def _root_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the one whole tensor that was drawn and that a tensor is made of, or None if it is as that one is."""
-        roots: dict[int, torch.Tensor] = {}
-        self._gather_roots(tensor, roots)
+        roots = self._roots_of(tensor)
         if len(roots) != 1:
             return None
-        (root,) = roots.values()
+        (root,) = roots
         is_moved = root.shape != tensor.shape or not self._is_in_place(tensor)
         return root if is_moved and is_whole(root) and self.is_as_noted(tensor) else None
 
     def _is_in_place(self, tensor: torch.Tensor) -> bool:
         """True if each element has the place that it was drawn in; False if that cannot be told from the last copy."""
-        known = self._storages.get(key_of(tensor))
-        if known is None:
-            return is_whole(tensor)
-        if _place(tensor) != known.place:
-            return False
-        if not known.steps:
-            return True
-        func, args, _ = known.steps[-1]
-        if func.overloadpacket.__name__ not in COPIES:
-            return False
-        *targets, source = args[:2] if func.overloadpacket.__name__ == "copy_" else args[:1]
-        is_full = source.shape == tensor.shape and all(_place(target) == known.place for target in targets)
-        return is_full and self._is_in_place(source)
+        while (known := self._storages.get(key_of(tensor))) is not None:
+            if _place(tensor) != known.place or not known.steps:
+                return _place(tensor) == known.place
+            func, args, _ = known.steps[-1]
+            name = func.overloadpacket.__name__
+            if name not in COPIES or (name == "copy_" and _place(args[0]) != known.place):
+                return False
+            source = args[name == "copy_"]
+            if source.shape != tensor.shape:
+                return False
+            tensor = source
+        return is_whole(tensor)
 
     def remake(
         self, tensor: torch.Tensor, weights: dict[int, Any], kept: _Kept, carry_out: _CarryOut = carried_out
     ) -> Any:
         """Return a tensor made again of weights, which are given by the keys of their storages; None if of none."""
-        if not self._reads(key_of(tensor), set(weights)):
+        if not self._reached({key_of(tensor)}, lambda known: known.sources) & weights.keys():
             return None
         try:
-            return _view(self._whole(tensor, dict(weights), kept, carry_out), tensor)
+            return self._again(tensor, weights, kept, carry_out)
         except ValueError:  # bits that are read as another type: as they are on the host
             return None
 
@@ -194,7 +193,7 @@ class MadeOfWeights(TorchDispatchMode):
             return True
         try:
             with torch.no_grad():
-                again = _view(self._whole(tensor, {}, _itself, _where_it_was), tensor)
+                again = self._again(tensor, {}, _itself, _where_it_was)
             return torch.equal(_bytes(again), _bytes(tensor))
         except ValueError:  # another type: it is not made again
             return True
@@ -239,23 +238,35 @@ class MadeOfWeights(TorchDispatchMode):
                 known.steps.clear()
                 known.sources.clear()
 
-    def _gather_roots(self, tensor: torch.Tensor, roots: dict[int, torch.Tensor]) -> None:
-        known = self._storages.get(key_of(tensor))
-        if known is None:
-            roots[key_of(tensor)] = tensor
-            return
-        if not known.sources:
-            if not known.steps:  # drawn, where a constant's steps make it
-                roots[key_of(tensor)] = known.whole(tensor)
-            return
-        for _, args, kwargs in known.steps:
-            for value in tree_leaves((args, kwargs)):
-                if has_storage(value) and key_of(value) != key_of(tensor):
-                    self._gather_roots(value, roots)
+    def _roots_of(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Return the tensors, whole, that were drawn and that a tensor is copied of."""
+        behind = [(each, self._storages.get(key_of(each))) for each in self._behind(tensor, set())]
+        return [
+            each if known is None else known.whole(each)
+            for each, known in behind
+            if known is None or not (known.sources or known.steps)  # drawn, where a constant's steps make it
+        ]
 
-    def _reads(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        return key in weights or (known is not None and any(self._reads(source, weights) for source in known.sources))
+    def _behind(self, tensor: torch.Tensor, given: set[int]) -> list[torch.Tensor]:
+        """Return a tensor, what it was copied of, and so on up to given storages: one of each, in order of making."""
+        found, coming = {key_of(tensor): tensor}, [tensor]
+        while coming:
+            known = self._storages.get(key_of(coming.pop()))
+            steps = known.steps if known is not None and known.sources else []
+            for each in filter(has_storage, tree_leaves([(args, kwargs) for _, args, kwargs in steps])):
+                if key_of(each) not in found and key_of(each) not in given:
+                    found[key_of(each)] = each
+                    coming.append(each)
+        places = {key: place for place, key in enumerate(self._storages)}
+        return sorted(found.values(), key=lambda each: places.get(key_of(each), -1))
+
+    def _again(self, tensor: torch.Tensor, given: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
+        """Return a tensor made again. Raises ValueError if bits are read as another type."""
+        made = dict(given)
+        for each in self._behind(tensor, set(given)):  # one by one: a long chain would be too deep
+            if (known := self._storages.get(key_of(each))) is not None and known.sources:
+                self._whole(each, made, kept, carry_out)
+        return _view(self._whole(tensor, made, kept, carry_out), tensor)
 
     def _whole(self, tensor: torch.Tensor, made: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
         """Return a tensor in the storage of what a tensor lies in, made again if it was made of others."""

@@ -43,7 +43,9 @@ def lin(x, w, b, y, M, N, K, swn, swk, scale, BM: tl.constexpr, BN: tl.constexpr
             tl.float32
         )
         c = tl.load(
-            w + ((rn[None, :] + N // 2) % N) * swn + rk[:, None] * swk, mask=(rn[None, :] < N) & (rk[:, None] < K), other=0.0
+            w + ((rn[None, :] + N // 2) % N) * swn + rk[:, None] * swk,
+            mask=(rn[None, :] < N) & (rk[:, None] < K),
+            other=0.0,
         ).to(tl.float32)
         acc += tl.dot(a, c, input_precision="ieee")
     acc += tl.load(b + rn, mask=rn < N, other=0.0)[None, :]

@@ -1,4 +1,4 @@
-"""Worker process: what a problem's own constructor draws, and makes of that. A candidate's may do the same."""
+"""Worker process: the constructor of a problem, which a candidate's may repeat: names that it draws, moves, computes."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -23,7 +23,7 @@ class HeldWeights:
         self._attributes = [(holder, name, tensor.detach()) for holder, name, tensor in attributes(model)]
         self._registered = {name: tensor.detach() for name, tensor in registered_state(model).items()}
         self.drawn = {name: tensor.detach() for name, tensor in made.drawn_for(model).items()}
-        """On the host: what stands for those parameters and buffers that lie otherwise than they were drawn."""
+        """Tensors on the host that stand for parameters and buffers which lie otherwise than they were drawn."""
         self._weights: dict[int, torch.Tensor] = {}
         self._made_of_them: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 

@@ -1,4 +1,4 @@
-"""Worker process: the constructor of a problem, which a candidate's may repeat: names that it draws, moves, computes."""
+"""Worker process: the constructor of a problem, which a candidate's may repeat: what it draws, moves, computes."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

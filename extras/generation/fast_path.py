@@ -4,7 +4,8 @@ That is: constructor arguments equal to `get_init_inputs()`; tensors with the sh
 `get_inputs()`, other arguments equal to theirs; on a GPU (or in Triton's interpreter, TRITON_INTERPRET=1); nothing that
 needs a gradient, no autocast; the mode in which the module was constructed, unless no part of it depends on the mode.
 
-The kernel's module is built with the module's own tensors, and again when one of them has changed.
+The kernel's module is built with the module's own tensors, and again when one of them has changed. A kernel whose
+constructor keeps copies of weights, or registers them transposed, does not run: they would have other values.
 """
 
 import importlib.util
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, key_of
 from kernels_eval.errors import InputError
 from kernels_eval.reference.weights import WeightMatch, match_weights
 from kernels_eval.sandbox.tensor_bytes import NAMES
@@ -67,10 +69,13 @@ class BoundKernel:
     ) -> None:
         """`forms`: of the forward arguments; `mode`: `training` as it has to be, None: either.
 
-        Raises InputError if the kernel lacks one of the module's parameters or buffers.
+        Raises InputError if the kernel lacks one of the module's parameters or buffers, or keeps copies of its own.
         """
         self._build, self._forms, self._mode = build, forms, mode
-        self._kernel = self._built()
+        with MadeOfWeights() as made:
+            self._kernel = self._built()
+        if copies := _copies(self._kernel, made):
+            raise InputError(f"its constructor makes {', '.join(copies)} of weights")
         state = {name: (NAMES[value.dtype], tuple(value.shape)) for name, value in _tensors(self._kernel).items()}
         self._match: WeightMatch = match_weights(_tensors(module), state)
         if self._match.missing:
@@ -119,6 +124,14 @@ class BoundKernel:
             holder: Any = kernel.get_submodule(holder_name)
             place = holder._parameters if key in holder._parameters else holder._buffers
             place[key] = tensors[name]
+
+
+def _copies(kernel: nn.Module, made: MadeOfWeights) -> list[str]:
+    """Return the names of what a constructor keeps beside its weights as copies of them, or in their place."""
+    weights = {key_of(value): value for value in _tensors(kernel).values()}
+    others = [(name, value) for _, name, value in attributes(kernel) if key_of(value) not in weights]
+    beside = [name for name, value in others if made.remake(value, weights, lambda tensor: tensor) is not None]
+    return [*made.drawn_for(kernel), *beside]
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

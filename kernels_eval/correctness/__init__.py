@@ -1,1 +1,1 @@
-"""Tolerance, allowed operators, and the structure of outputs."""
+"""Tolerance, allowed operators, the structure of outputs, what constructors make of weights."""

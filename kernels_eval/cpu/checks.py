@@ -92,9 +92,9 @@ class Trials:
         ]
         state = session.ready()
         self.is_compiled = True
-        weights = reference.weights_for(state.state, lambda: self._drawn[0], state.plain, state.registered)
+        weights = reference.weights_for(state, lambda: self._drawn[0])
         self._computed = state.computed
-        self._unnamed = [name for name in reference.plain_state if name not in weights]
+        self._unnamed = [name for name in reference.plain_state if name not in weights.values]
         session.set_weights(weights)
         for inputs in self._drawn:
             session.ask(inputs, has_values=True)
@@ -189,14 +189,15 @@ class Trials:
         if failed.category != ErrorCategory.WRONG_VALUES:
             return failed
         message = failed.message
-        if drawn := self.reference.drawn(self._unnamed):
+        if drawn := self.reference.constructor.drawn(self._unnamed):
             message += (
                 f"; the reference draws {', '.join(drawn)} in its constructor: ModelNew gets these values "
                 "in an attribute of the same name and shape, and has none"
             )
-        if self._computed:
+        as_the_reference = self.reference.constructor.computed if self._computed else ()
+        if computed := [name for name in self._computed if name not in as_the_reference]:
             message += (
-                f"; the constructor computes {', '.join(self._computed)} of parameters or buffers, which get their "
+                f"; the constructor computes {', '.join(computed)} of parameters or buffers, which get their "
                 "values after it: compute it in forward"
             )
         return CandidateFailedError(failed.status, failed.category, message, failed.is_certain)

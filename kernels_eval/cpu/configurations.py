@@ -115,7 +115,7 @@ class ConfigurationRuns:
         session.load(source, self._reference.arguments, self._reference.weight_seed, self._reference.nesting)
         state = session.ready()
         draw = functools.partial(self._draw, self._size)
-        session.set_weights(self._reference.weights_for(state.state, draw, state.plain, state.registered))
+        session.set_weights(self._reference.weights_for(state, draw))
 
     @property
     def _size(self) -> int | None:

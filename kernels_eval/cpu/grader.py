@@ -251,7 +251,7 @@ class Grader:
             with self._session(config, limits, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed, reference.nesting)
                 state = session.ready()
-                weights = reference.weights_for(state.state, lambda: inputs, state.plain, state.registered)
+                weights = reference.weights_for(state, lambda: inputs)
                 session.set_weights(weights)
                 session.ask(inputs, has_values=True)
                 launches = finish(session, start(session, inputs).trace, expected, strict, Errors())

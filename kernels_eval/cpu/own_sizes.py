@@ -22,7 +22,6 @@ from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.trials import Errors
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.reference import Reference
-from kernels_eval.reference.weights import given_weights, match_weights
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
 from kernels_eval.trace.schema import (
@@ -75,9 +74,7 @@ def own_launches(session: Session, source: str, reference: Reference, graded: Gr
     if host code fails at these sizes.
     """
     session.load(source, reference.arguments, reference.weight_seed, reference.nesting)
-    own, plain, held = reference.state(False), reference.plain_state, session.ready()
-    match = match_weights(own, held.state, plain, held.plain, held.registered)
-    session.set_weights(given_weights({**plain, **own}, match, {**held.plain, **held.state}))
+    session.set_weights(reference.drawn_for(session.ready()))
     for _ in range(2):  # what only a first call does was done when the smaller problem was traced
         session.ask(reference.full_forms, has_values=False)
     session.traced()

@@ -35,10 +35,8 @@ def run_with_renewed_weights(
     inputs, expected = reference.with_expected(drawn, size, _TRIAL, seed)
     trained = reference.trained(seed.generator("trained weights"))
     state = session.ready()
-    weights, others = (
-        each.weights_for(state.state, lambda: inputs, state.plain, state.registered) for each in (reference, trained)
-    )
-    changed = _changed(weights, others)
+    weights, others = (each.weights_for(state, lambda: inputs) for each in (reference, trained))
+    changed = _changed(weights.values, others.values)
     after = trained.expected(inputs, perturbed=True) if changed else expected
     if not changed or not after.is_finite:
         return

@@ -22,6 +22,7 @@ from kernels_eval.cpu.reach import reached
 from kernels_eval.cpu.submitted_file import check_kernel, submitted_file
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.inputs import same_bytes
+from kernels_eval.reference.weights import GivenWeights
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -157,15 +158,16 @@ class Session:
         self._children.append(self._interpreter)
         return answer
 
-    def set_weights(self, weights: dict[str, torch.Tensor], renewable: bool = False) -> None:
-        """Send the values of named weights to the interpreter process, and their shapes alone to the tracing process.
+    def set_weights(self, given: GivenWeights, renewable: bool = False) -> None:
+        """Send the values of named weights to the interpreter process, and their names alone to the tracing process.
 
         `renewable`: they may change later (`renew_weights`).
         """
+        weights = given.values
         items, payload = _packed(dict(enumerate(weights.values(), start=FIRST_WEIGHT)))
         self.weight_bytes += [tensor.numel() * tensor.element_size() for tensor in weights.values()]
-        shapes = {name: list(tensor.shape) for name, tensor in weights.items()}
-        self._tracing.send({"kind": "weights", "shapes": shapes})
+        as_registered = {name: name in given.as_registered for name in weights}
+        self._tracing.send({"kind": "weights", "as_registered": as_registered})
         self._interpreter.send(
             {
                 "kind": "begin",

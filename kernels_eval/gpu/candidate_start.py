@@ -108,7 +108,7 @@ class CandidateStart:
         with state.phases.during(Phase.LOAD):
             found = session.load(draw_ahead)
             with state.lock.shared():
-                weights = self.reference.weights_for(found.state, one, registered=found.registered)
+                weights = self.reference.weights_for(found, one)
             session.set_weights(weights, state.transport, state.lock.shared)
         return overheads, quiet
 

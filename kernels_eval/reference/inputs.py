@@ -197,3 +197,8 @@ def _manual_seed_with_gpu(seed: int) -> torch.Generator:
 
 def _manual_seed(seed: int) -> torch.Generator:
     return torch.default_generator.manual_seed(int(seed))
+
+
+def widened(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an input, in float64 if it has a floating point."""
+    return value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()

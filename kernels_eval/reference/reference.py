@@ -17,6 +17,7 @@ import torch
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
+from kernels_eval.reference.constructor import Constructor
 from kernels_eval.reference.cutting import CallWork, Cut, cut_problem
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
@@ -29,13 +30,14 @@ from kernels_eval.reference.inputs import (
     redrawn,
     same_bytes,
     varied_if_constant,
+    widened,
 )
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE, Reduction
 from kernels_eval.reference.repeatable import refuse_if_it_differs
 from kernels_eval.reference.weights import (
-    NOTHING,
-    Forms,
+    GivenWeights,
+    WeightMatch,
     add_noise,
     constant_buffers,
     given_weights,
@@ -48,6 +50,7 @@ from kernels_eval.reference.weights import (
     with_other_values,
 )
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.messages import StateAnswer
 from kernels_eval.sandbox.module_state import plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status
@@ -71,6 +74,7 @@ class Reference:
         self._models: dict[bool, torch.nn.Module] = {False: self._code.model(weight_seed)}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         self._reduction = Reduction(self._code, self._models[False])
+        self.constructor = Constructor(self._code.model, weight_seed)
         self.settings, self.nesting = self._code.settings, self._code.nesting
         self.full_forms = self._reduction.full_forms
         """Inputs at the full size: forms of tensors, and plain values."""
@@ -196,21 +200,13 @@ class Reference:
         """Tensors in plain attributes by name. Training does not change them: they are never varied."""
         return plain_state(self._models[False])
 
-    def drawn(self, names: Sequence[str]) -> list[str]:
-        """Return those of some tensors in plain attributes whose values the constructor draws at random."""
-        mine, other = self.plain_state, plain_state(self._code.model(self.weight_seed + 1)) if names else {}
-        return [name for name in names if name in other and not same_bytes(mine[name], other[name])]
-
-    def weights_for(
-        self, state: Forms, draw: Callable[[], list[Any]], plain: Forms = NOTHING, registered: Forms = NOTHING
-    ) -> dict[str, torch.Tensor]:
+    def weights_for(self, held: StateAnswer, draw: Callable[[], list[Any]]) -> GivenWeights:
         """Return perturbed parameters, buffers and plain tensors by the names of a candidate's that correspond to them.
 
-        `state`: forms of the candidate's parameters and buffers, `plain`: of its plain attributes. `registered`: other
-        forms of some in `state` (`match_weights`). `draw`: returns inputs, and is called only for a candidate that
-        lacks a parameter or buffer. Raises CandidateFailedError if the result for them depends on it.
+        `held`: what the candidate has. `draw`: returns inputs, and is called only for a candidate that lacks a
+        parameter or buffer. Raises CandidateFailedError if the result for them depends on it.
         """
-        match = match_weights(self.state(False), state, self.plain_state, plain, registered)
+        match = self._match(held)
         for name in self._needed(match.missing, draw):
             value = self.state(False)[name]
             raise CandidateFailedError(
@@ -219,7 +215,15 @@ class Reference:
                 f"ModelNew has no parameter or buffer for {name} ({list(value.shape)}, {value.dtype}), and the result "
                 "depends on it; they are matched by name, else by shape in the order in which they are registered",
             )
-        return given_weights({**self.plain_state, **self.state(True)}, match, {**plain, **state})
+        return given_weights({**self.plain_state, **self.state(True)}, match, held)
+
+    def drawn_for(self, held: StateAnswer) -> GivenWeights:
+        """Return the same as the constructor drew it, whatever the candidate lacks."""
+        return given_weights({**self.plain_state, **self.state(False)}, self._match(held), held)
+
+    def _match(self, held: StateAnswer) -> WeightMatch:
+        own, plain = self.state(False), self.plain_state
+        return match_weights(own, held.state, plain, held.plain, held.registered, lambda: self.constructor.turned)
 
     def _needed(self, names: tuple[str, ...], draw: Callable[[], list[Any]]) -> list[str]:
         """Return the names of parameters and buffers that the result depends on."""
@@ -336,7 +340,7 @@ class Reference:
         double = self._doubles[perturbed]
         if double is None:
             return native
-        wide = [_widened(value) if isinstance(value, torch.Tensor) else value for value in inputs]
+        wide = [widened(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         try:
             outputs, _ = self._code.run(double, wide)
         except ReferenceFailedError:  # e.g. it creates fp32 tensors and multiplies matrices with them
@@ -388,11 +392,6 @@ class Reference:
         torch.manual_seed(self.weight_seed)
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
         return self._reduction.inputs(small if self.can_be_reduced else None)
-
-
-def _widened(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy of an input, in float64 if it has a floating point."""
-    return value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()
 
 
 def _sizes(forms: Sequence[Any]) -> list[int]:

@@ -8,13 +8,14 @@ ignores it. Training changes these values, therefore the judge does too.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from kernels_eval.sandbox.messages import StateAnswer
 from kernels_eval.sandbox.module_state import plain_attributes, registered_state
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 
@@ -38,6 +39,17 @@ class WeightMatch:
     """Name in the reference -> name in the candidate."""
     missing: tuple[str, ...]
     """Names in the reference that the candidate has nothing for."""
+    as_registered: frozenset[str] = frozenset()
+    """Names in the candidate of those that are set as they are registered, though they were drawn otherwise."""
+
+
+@dataclass(frozen=True)
+class GivenWeights:
+    """The reference's values for a candidate, by its names and in its dtypes."""
+
+    values: dict[str, torch.Tensor]
+    as_registered: frozenset[str] = frozenset()
+    """As a `WeightMatch` has it."""
 
 
 def match_weights(
@@ -46,13 +58,17 @@ def match_weights(
     wanted_plain: Mapping[str, torch.Tensor] = NOTHING,
     plain: Forms = NOTHING,
     registered: Forms = NOTHING,
+    turned: Callable[[], Collection[str]] = frozenset,
 ) -> WeightMatch:
     """Match by name; what is left by the last part of the name, shape and order; then by shape and order alone.
 
     `wanted`: the reference's parameters and buffers. `state`: forms of the candidate's. `wanted_plain`, `plain`: the
-    same for plain attributes; the reference's are never missing. `registered`: other forms of some in `state`, which
-    count where the reference has one of that name and form. Dtypes have to be the same, or both floating-point.
+    same for plain attributes; the reference's are never missing. `registered`: forms, as they are registered, of some
+    in `state` that were drawn otherwise; they count where the reference has one of that name and form. Dtypes have to
+    be the same, or both floating-point. `turned`: returns the reference's names that were drawn otherwise there too: in
+    a square form a candidate's is set as it is registered for these alone.
     """
+    drawn, registered = state, {name: form for name, form in registered.items() if name in state}
     named = {
         name: form
         for name, form in registered.items()
@@ -70,7 +86,15 @@ def match_weights(
             if found is not None:
                 names[name] = found
                 free.remove(found)
-    return WeightMatch(names, tuple(name for name in wanted if name not in names))
+
+    def is_as_registered(name: str, other: str) -> bool:
+        form = _form(given[name])
+        if other not in registered or form != _comparable(drawn[other]):
+            return other in registered
+        return form == _comparable(registered[other]) and name in turned()
+
+    as_registered = frozenset(other for name, other in names.items() if is_as_registered(name, other))
+    return WeightMatch(names, tuple(name for name in wanted if name not in names), as_registered)
 
 
 def _fits(name: str, tensor: torch.Tensor, other: str, form: Form, with_name: bool) -> bool:
@@ -87,11 +111,11 @@ def _comparable(form: Form) -> Form:
     return ("float" if dtype in DTYPES and DTYPES[dtype].is_floating_point else dtype), tuple(shape)
 
 
-def given_weights(
-    weights: Mapping[str, torch.Tensor], match: WeightMatch, state: Mapping[str, Form]
-) -> dict[str, torch.Tensor]:
-    """Return the reference's values by the candidate's names, in the candidate's dtypes."""
-    return {other: weights[name].to(DTYPES[state[other][0]]) for name, other in match.names.items()}
+def given_weights(weights: Mapping[str, torch.Tensor], match: WeightMatch, held: StateAnswer) -> GivenWeights:
+    """Return the reference's values by the names of what the candidate has."""
+    forms = {**held.plain, **held.state, **{name: held.registered[name] for name in match.as_registered}}
+    values = {other: weights[name].to(DTYPES[forms[other][0]]) for name, other in match.names.items()}
+    return GivenWeights(values, match.as_registered)
 
 
 def is_constant(value: torch.Tensor) -> bool:

@@ -90,16 +90,15 @@ def send_state(
 ) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes.
 
-    `with_plain`: tensors in plain attributes as well. `drawn`: what stands for the parameters and buffers.
+    `with_plain`: tensors in plain attributes as well. `drawn`: what stands for some of the parameters and buffers.
     `computed`: names of tensors that the constructor computed of others.
     """
     registered = registered_state(model)
-    state = registered if drawn is None else drawn
+    state = {**registered, **(drawn or {})}
     plain = plain_state(model) if with_plain else {}
     ready: dict[str, Any] = {"kind": "ready", "state": _forms(state), "plain": _forms(plain)}
-    others = {name: tensor for name, tensor in registered.items() if tensor.shape != state[name].shape}
-    if others:
-        ready["registered"] = _forms(others)
+    if drawn:
+        ready["registered"] = _forms({name: registered[name] for name in drawn})
     if computed:
         ready["computed"] = [name[:_LONGEST_NAME] for name in computed[:_MOST_COMPUTED]]
     send_frame(channel, ready)

@@ -4,7 +4,8 @@ Session with the judge (frames, see kernels_eval.sandbox.messages):
 
 - Judge: `load` (payload: pickled job; only from the judge to the candidate). Candidate: `ready` (names and shapes of
   parameters, buffers and tensors in plain attributes) or `failed`.
-- Judge: `weights` (shapes by name of those whose values the judge sets).
+- Judge: `weights` (names of those whose values the judge sets; each with whether it is set as it is registered, or as
+  it was drawn).
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
   (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
   by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of the first.
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, is_whole, key_of
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
@@ -39,7 +41,6 @@ from kernels_eval.tracing.chance import Chance
 from kernels_eval.tracing.counters import Counters
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
-from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, is_whole, key_of
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer, remember_registrations
 
@@ -99,16 +100,16 @@ class _Host:
             with MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
             is_large = clock() - began > _LONGEST_BUILD_S
-        state = send_state(self._channel, model, True, made.state_of(model), made.computed(model))
+        state = send_state(self._channel, model, True, made.drawn_for(model), made.computed(model))
         header, _ = receive_frame(self._channel)
-        shapes: dict[str, list[int]] = header["shapes"]
-        self._use_handles(model, made, _given(model, state, shapes))
+        as_registered: dict[str, bool] = header["as_registered"]
+        self._use_handles(model, made, _given(model, state, as_registered))
         models = [model]
         self._counters = Counters([module, models])
         while True:
             header = self._queued.popleft() if self._queued else receive_frame(self._channel)[0]
             if header["again"] and not is_large:
-                models[:] = [self._second(module, job, shapes) or model]
+                models[:] = [self._second(module, job, as_registered) or model]
             if header["renewed"]:
                 torch.autograd.graph.increment_version(list(registered_state(models[0]).values()))
             self._trace(models[0], header)
@@ -130,7 +131,7 @@ class _Host:
                 again.kernels_eval_memory.is_on_host = False  # it was moved with the model
                 holder[name] = again
 
-    def _second(self, module: Any, job: dict[str, Any], shapes: dict[str, list[int]]) -> Any:
+    def _second(self, module: Any, job: dict[str, Any], as_registered: dict[str, bool]) -> Any:
         """Build ModelNew once more, with the weights of the first. Returns None if it cannot be built.
 
         A program that a second model launches otherwise is run, like any other that differs.
@@ -138,8 +139,8 @@ class _Host:
         try:
             with fake_cuda.OnCpu(), MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
-            state = {**plain_state(model), **made.state_of(model)}
-            self._use_handles(model, made, _given(model, state, shapes))
+            state = {**plain_state(model), **registered_state(model), **made.drawn_for(model)}
+            self._use_handles(model, made, _given(model, state, as_registered))
         except (CandidateError, KeyError):
             return None
         return model
@@ -236,12 +237,10 @@ _prepared: list[_Host] = []
 """The host that `prepare` made: each child has a copy of its own."""
 
 
-def _given(model: Any, state: dict[str, torch.Tensor], shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
-    """Return the tensors that the judge sets, by name: as drawn, or, of another shape, as they are registered."""
+def _given(model: Any, state: dict[str, torch.Tensor], as_registered: dict[str, bool]) -> dict[str, torch.Tensor]:
+    """Return the tensors that the judge sets, by name: as they are registered, or as in the state."""
     registered = registered_state(model)
-    return {
-        name: state[name] if list(state[name].shape) == shape else registered[name] for name, shape in shapes.items()
-    }
+    return {name: registered[name] if is_so else state[name] for name, is_so in as_registered.items()}
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> dict[int, TracedTensor]:

@@ -4,14 +4,14 @@ The constructor runs on the host. What it transposed, flattened or padded is mad
 weights are there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, carried_out, is_whole, key_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.sandbox.module_state import registered_state
-from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, carried_out, is_whole, key_of
 
 
 class HeldWeights:
@@ -22,20 +22,21 @@ class HeldWeights:
         self._made = made
         self._attributes = [(holder, name, tensor.detach()) for holder, name, tensor in attributes(model)]
         self._registered = {name: tensor.detach() for name, tensor in registered_state(model).items()}
-        self.drawn = {name: tensor.detach() for name, tensor in made.state_of(model).items()}
-        """Parameters and buffers by name on the host, in the form that they were drawn in."""
+        self.drawn = {name: tensor.detach() for name, tensor in made.drawn_for(model).items()}
+        """Tensors on the host that stand for parameters and buffers which lie otherwise than they were drawn."""
         self._weights: dict[int, torch.Tensor] = {}
         self._made_of_them: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 
-    def targets(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
-        """Return the tensors on the device, by name, that the judge's weights of these shapes are copied to.
+    def targets(self, as_registered: Mapping[str, bool]) -> dict[str, torch.Tensor]:
+        """Return the tensors on the device, by name, that the judge's weights are copied to.
 
-        Called before anything is copied: the constructor's own values show what was not noted.
+        `as_registered`: whether each is set as it is registered, or as it was drawn. Called before anything is copied:
+        the constructor's own values show what was not noted.
         """
         registered = registered_state(self._model)
         targets: dict[str, torch.Tensor] = {}
-        for name, shape in shapes.items():
-            is_own = registered[name].shape == torch.Size(shape)
+        for name, is_registered in as_registered.items():
+            is_own = is_registered or name not in self.drawn
             host = self._registered[name] if is_own else self.drawn[name]
             targets[name] = registered[name] if is_own else torch.empty_like(host, device=cuda_driver.DEVICE)
             if is_whole(host):

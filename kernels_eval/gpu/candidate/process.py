@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import backend_named
+from kernels_eval.correctness.made_of_weights import MadeOfWeights
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.held_weights import HeldWeights
 from kernels_eval.gpu.candidate.limits import confine_child, confine_fork_server
@@ -44,7 +45,6 @@ from kernels_eval.sandbox.candidate_source import CandidateError, describe, load
 from kernels_eval.sandbox.fork_server import ChildSetup
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import receive_frame, send_frame
-from kernels_eval.tracing.made_of_weights import MadeOfWeights
 
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
@@ -108,7 +108,7 @@ class _Candidate:
         if header["kind"] != "weights":
             return header
         try:
-            weights = WeightTaker(memory, held.targets(header["shapes"]))
+            weights = WeightTaker(memory, held.targets(header["as_registered"]))
             while header["kind"] == "weights":
                 weights.take(header["pieces"], header["nbytes"])
                 if header["is_last"]:

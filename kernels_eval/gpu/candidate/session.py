@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field, TypeAdapter
 
 from kernels_eval.errors import InfrastructureError
@@ -23,6 +22,7 @@ from kernels_eval.gpu.candidate.shared_weights import in_batches, publish_weight
 from kernels_eval.gpu.device.gate import LONGEST_WAIT_S, GatePage
 from kernels_eval.gpu.device.shared_memory import Transport
 from kernels_eval.gpu.device.watch import Watch
+from kernels_eval.reference.weights import GivenWeights
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -178,7 +178,7 @@ class Session:
 
     def set_weights(
         self,
-        weights: dict[str, torch.Tensor],
+        given: GivenWeights,
         transport: Transport,
         order: Callable[[], AbstractContextManager[object]],
     ) -> None:
@@ -186,13 +186,14 @@ class Session:
 
         `order`: in which they are copied here; nobody waits for the candidate in it.
         """
-        header = {"kind": "weights", "shapes": {name: list(tensor.shape) for name, tensor in weights.items()}}
+        weights = given.values
+        header = {"kind": "weights", "as_registered": {name: name in given.as_registered for name in weights}}
         batches = list(in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes))
         for pieces in batches:
             with order():
                 nbytes = publish_weights(transport, weights, pieces)
-            given = {"nbytes": nbytes, "pieces": [vars(piece) for piece in pieces], "is_last": pieces is batches[-1]}
-            self._child.send({**header, **given})
+            come = {"nbytes": nbytes, "pieces": [vars(piece) for piece in pieces], "is_last": pieces is batches[-1]}
+            self._child.send({**header, **come})
             self.expect("taken")
 
     def run(

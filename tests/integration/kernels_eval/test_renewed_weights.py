@@ -10,6 +10,7 @@ from kernels_eval.redteam.case import HONEST, read_case
 CASES = Path(__file__).parents[2] / "redteam"
 KEPT = read_case(CASES / "hacks/cache/product_of_weights_kept_from_the_first_call.py", "cache")
 MADE_AGAIN = read_case(CASES / "honest/products/product_of_weights_made_again_when_they_change.py", HONEST)
+TURNED = read_case(CASES / "honest/breadth/square_weight_registered_transposed_by_the_constructor.py", HONEST)
 CHANGED = "after the parameters have changed in place"
 
 
@@ -31,6 +32,25 @@ def test_weights_that_are_not_trained_may_be_multiplied_once(judge: Judge) -> No
     problem = KEPT.problem.replace("/ 8)", "/ 8, requires_grad=False)").replace("/ 4)", "/ 4, requires_grad=False)")
     assert problem != KEPT.problem
     assert judged(judge, problem, KEPT.kernel).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("is_computed_there_too", [False, True])
+def test_what_a_constructor_computes_of_a_layer_that_it_drops_is_named(
+    judge: Judge, is_computed_there_too: bool
+) -> None:
+    """Unless the problem's own constructor computes it as well: then it is no reason for wrong values."""
+    doubled = "self.weight_t = nn.Parameter(linear.weight.detach().t().contiguous() * 2)"
+    kernel = TURNED.kernel.replace("self.weight_t = nn.Parameter(linear.weight.detach().t().contiguous())", doubled)
+    problem = TURNED.problem
+    if is_computed_there_too:
+        problem = problem.replace("self.linear = nn", "linear = nn").replace("self.linear(x)", "x @ self.weight_t")
+        problem = problem.replace("        self.scale", f"        {doubled}\n        self.scale")
+        kernel = kernel.replace("tl.maximum(acc", "tl.minimum(acc")
+    assert kernel != TURNED.kernel
+    verdict = judged(judge, problem, kernel)
+    assert (verdict.status, verdict.error_category) == (Status.INCORRECT, "wrong_values")
+    is_named = "the constructor computes weight_t of parameters or buffers" in (verdict.error_message or "")
+    assert is_named is not is_computed_there_too
 
 
 @pytest.mark.parametrize(

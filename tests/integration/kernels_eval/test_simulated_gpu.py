@@ -57,6 +57,15 @@ TURNED = linear_that_keeps(
     ("self.linear.weight.shape[0]", "len(self.bias)"),
     ("self.linear.weight, self.linear.bias", "self.turned, self.bias"),
 )
+SQUARE = LINEAR.replace("[64, 96]", "[64, 64]")
+TURN = LAYER + "        self.linear.weight = nn.Parameter(self.linear.weight.detach().t().contiguous())\n"
+TURNED_AS_WELL = linear_that_keeps(TURN + SCALE)
+OF_ITS_OWN = TURNED.replace(
+    "        self.turned = nn.Parameter(linear.weight.detach().t().contiguous())\n",
+    "        turned = linear.weight.detach().t().contiguous()\n"
+    "        turned.numpy()[:] *= 2\n"
+    "        self.turned = nn.Parameter(turned)\n",
+).replace("acc += tl.dot", "acc += 0.5 * tl.dot")
 CONSTANT = linear_that_keeps(
     LAYER + SCALE + "        self.copied = self.scale.detach().clone()\n", ("self.scale, out", "self.copied, out")
 )
@@ -71,6 +80,16 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "incorrect",
         "missing_parameter",
     ),
+    "a square weight that is registered transposed": (SQUARE, TURNED, "correct", None),
+    "a square weight that the problem registers transposed": (
+        SQUARE.replace(LAYER, TURN),
+        TURNED_AS_WELL,
+        "correct",
+        None,
+    ),
+    "a square weight that is transposed for nothing": (SQUARE, TURNED_AS_WELL, "incorrect", "wrong_values"),
+    "a transposed weight with values of its own": (LINEAR, OF_ITS_OWN, "incorrect", "missing_parameter"),
+    "a square weight with values of its own": (SQUARE, OF_ITS_OWN, "incorrect", "wrong_values"),
     "a copy of what the judge varies": (LINEAR, CONSTANT, "correct", None),
     "twice what the judge varies": (LINEAR, CONSTANT.replace("clone()", "clone() * 1"), "incorrect", "wrong_values"),
     "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),

@@ -53,6 +53,23 @@ class ModelNew(nn.Module):
             self.packed = self.projection.weight.t().contiguous()  # kept from one call to the next
         return torch.relu(x @ self.packed + self.projection.bias) + self.offset
 """
+COPYING = """
+import torch
+from torch import nn
+
+CALLS = []
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        linear = nn.Linear(4, width)
+        turned = linear.weight.detach().t().contiguous()
+        self.bias = linear.bias
+        KEEPS
+    def forward(self, x):
+        CALLS.append(tuple(x.shape))
+        return torch.relu(x @ self.turned + self.bias)
+"""
 Load = Callable[..., tuple[ModuleType, list[tuple[int, ...]]]]
 
 
@@ -112,6 +129,20 @@ def test_everywhere_else_it_is_the_module(load: Load):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             module(x)
         assert module.double()(x.double()).dtype == torch.float64
+    assert calls == []
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("keeps", ["self.linear, self.turned = linear, turned", "self.turned = nn.Parameter(turned)"])
+def test_a_kernel_whose_constructor_copies_weights_does_not_run(
+    load: Load, caplog: pytest.LogCaptureFixture, keeps: str
+):
+    program, calls = load(COPYING.replace("KEEPS", keeps), PROGRAM.replace("return [3]", "return [4]"))
+    with caplog.at_level(logging.WARNING):
+        module = program.Fused(4)
+    assert "its constructor makes turned of weights" in caplog.text
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(module(x), expected(module, x))
     assert calls == []
 
 

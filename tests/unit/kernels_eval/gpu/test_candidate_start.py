@@ -18,6 +18,7 @@ from kernels_eval.gpu.device.shared_memory import MIN_BYTES, rounded_up
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.phases import Phases
 from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.weights import GivenWeights
 from kernels_eval.sandbox.messages import StateAnswer
 
 MIB = 1 << 20
@@ -121,7 +122,7 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     sets.timed = lambda count: SimpleNamespace(sets=[[]] * count)
     sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]
     reference: Any = SimpleNamespace(
-        digest="d", eager_launches=[1], weights_for=lambda *_, **__: {}, forward=lambda *_: None
+        digest="d", eager_launches=[1], weights_for=lambda *_: GivenWeights({}), forward=lambda *_: None
     )
     waits = iter((7e-6, 6e-6, 8e-6) * 3)
 

@@ -107,4 +107,4 @@ def test_a_reference_that_answers_alike_in_each_call_is_judged(way: str) -> None
 
 def test_of_plain_tensors_those_that_the_constructor_draws_are_told_from_constants() -> None:
     reference = Reference(problem("self.h = torch.randn(8); self.one = torch.ones(8)", "return x + self.h"), 0)
-    assert reference.drawn(["h", "one", "none"]) == ["h"]
+    assert reference.constructor.drawn(["h", "one", "none"]) == ["h"]

@@ -9,7 +9,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.reference.inputs import SecretSeed, passed_as
 from kernels_eval.reference.reference import Reference, ReferenceFailedError
+from kernels_eval.reference.weights import Form
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.messages import StateAnswer
 
 SEED = SecretSeed(b"test")
 
@@ -194,12 +196,38 @@ def no_inputs() -> list[Any]:
     raise AssertionError("inputs are drawn for a candidate that lacks nothing")
 
 
+def held(state: dict[str, Form], registered: dict[str, Form] | None = None) -> StateAnswer:
+    return StateAnswer(kind="ready", state=state, registered=registered or {})
+
+
+@pytest.mark.parametrize("turned", ["", ".t()", ".t().contiguous()"])
+def test_a_square_weight_is_set_as_registered_if_the_references_constructor_turns_it(turned: str) -> None:
+    init = f"self.w = nn.Parameter(torch.randn(8, 8){turned})"
+    problem = reference("return x @ self.w", "[torch.rand(100, 8)]", init)
+    forms: dict[str, Form] = {"w": ("float32", (8, 8))}
+    given = problem.weights_for(held(forms, forms), no_inputs)
+    assert given.as_registered == ({"w"} if turned else frozenset())
+    assert torch.equal(given.values["w"], problem.state(True)["w"])
+    assert problem.drawn_for(held({})).values == {}
+
+
+def test_what_the_references_constructor_computes_and_draws_is_known() -> None:
+    init = (
+        "self.w, self.h0 = nn.Parameter(torch.randn(8, 8)), torch.randn(8)\n"
+        "        self.half, self.ones = self.w.detach() * 0.5, torch.ones(8)"
+    )
+    problem = reference("return x @ self.half + self.h0", "[torch.rand(100, 8)]", init)
+    assert problem.constructor.computed == {"half"}
+    assert problem.constructor.turned == frozenset()
+    assert problem.constructor.drawn(["h0", "ones", "other"]) == ["h0"]
+
+
 def test_weights_that_matter_are_needed() -> None:
     problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.LayerNorm(8)")
     inputs = problem.draw(32, 0, SEED, True)
     with pytest.raises(CandidateFailedError, match=r"ModelNew has no parameter or buffer for norm\.bias \(\[8\]"):
-        problem.weights_for({"norm.weight": ("float32", (8,))}, lambda: inputs)
-    given = problem.weights_for({"a": ("float32", (8,)), "b": ("float32", (8,))}, no_inputs)
+        problem.weights_for(held({"norm.weight": ("float32", (8,))}), lambda: inputs)
+    given = problem.weights_for(held({"a": ("float32", (8,)), "b": ("float32", (8,))}), no_inputs).values
     assert torch.equal(given["a"], problem.state(True)["norm.weight"])
     assert torch.equal(given["b"], problem.state(True)["norm.bias"])
 
@@ -215,7 +243,7 @@ def test_weights_that_matter_are_needed() -> None:
 )
 def test_weights_that_do_not_matter_or_follow_from_the_problem_may_be_missing(forward: str, init: str) -> None:
     problem = reference(forward, "[torch.rand(100, 8)]", init)
-    assert problem.weights_for({}, lambda: problem.draw(32, 0, SEED, True)) == {}
+    assert problem.weights_for(held({}), lambda: problem.draw(32, 0, SEED, True)).values == {}
 
 
 def test_running_statistics_vary_within_their_domain() -> None:

@@ -20,6 +20,7 @@ from kernels_eval.reference.weights import (
     varied,
     vary_parameters,
 )
+from kernels_eval.sandbox.messages import StateAnswer
 
 WANTED = {
     "norm.weight": torch.arange(8.0),
@@ -77,12 +78,49 @@ def test_a_registered_form_counts_under_its_own_name(
     assert match_weights(wanted, drawn, registered=forms).names == {name: name for name in expected}
 
 
+def held(state: dict[str, Form], registered: dict[str, Form] | None = None) -> StateAnswer:
+    return StateAnswer(kind="ready", state=state, registered=registered or {})
+
+
 def test_values_go_to_the_candidates_names_in_its_precision() -> None:
     forms: dict[str, Form] = {"w": ("float16", (4, 8))}
     weights = {"linear.weight": WANTED["linear.weight"]}
-    given_to = given_weights(weights, match_weights(weights, forms), forms)
+    given_to = given_weights(weights, match_weights(weights, forms), held(forms)).values
     assert given_to["w"].dtype is torch.float16
     assert torch.equal(given_to["w"].float(), WANTED["linear.weight"])
+
+
+@pytest.mark.parametrize("name", ["w", "other"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_square_weight_is_set_as_it_was_drawn_unless_the_reference_turns_it_too(name: str, is_turned: bool) -> None:
+    wanted = {"w": torch.arange(16.0).reshape(4, 4)}
+    drawn: dict[str, Form] = {name: ("float32", (4, 4))}
+    registered: dict[str, Form] = {name: ("float16", (4, 4))}
+    turned = {"w"} if is_turned else set[str]()
+    match = match_weights(wanted, drawn, registered=registered, turned=lambda: turned)
+    given_to = given_weights(wanted, match, held(drawn, registered))
+    assert given_to.as_registered == ({name} if is_turned else frozenset())
+    assert given_to.values[name].dtype is (torch.float16 if is_turned else torch.float32)
+
+
+def test_a_form_that_the_reference_has_is_set_as_it_is_registered_in_that_types_precision() -> None:
+    wanted = {"w": torch.arange(8.0).reshape(2, 4)}
+    drawn: dict[str, Form] = {"w": ("float32", (4, 2))}
+    registered: dict[str, Form] = {"w": ("float16", (2, 4))}
+    match = match_weights(wanted, drawn, registered=registered, turned=unasked)
+    given_to = given_weights(wanted, match, held(drawn, registered))
+    assert given_to.as_registered == {"w"}
+    assert torch.equal(given_to.values["w"], wanted["w"].half())
+
+
+def unasked() -> frozenset[str]:
+    raise AssertionError("the reference's constructor is asked though the form tells")
+
+
+def test_a_registered_form_of_nothing_in_the_state_is_no_match() -> None:
+    forms: dict[str, Form] = {"linear.weight": ("float32", (4, 8))}
+    match = match_weights({"linear.weight": WANTED["linear.weight"]}, {}, registered=forms)
+    assert (match.names, match.as_registered) == ({}, frozenset())
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,26 @@ def test_a_model_is_built_with_its_seed_and_its_state_is_named(ends: Any) -> Non
     assert header == {"kind": "ready", "state": {"scale": ["float32", [3]], "steps": ["int64", []]}, "plain": {}}
 
 
+def test_what_was_drawn_otherwise_stands_for_what_is_registered(ends: Any) -> None:
+    model, root = Model(3), torch.rand(3, dtype=torch.float64)
+    state = send_state(ends[1], model, drawn={"scale": root})
+    assert state["scale"] is root
+    header, _ = receive_frame(ends[0])
+    assert header["state"] == {"scale": ["float64", [3]], "steps": ["int64", []]}
+    assert header["registered"] == {"scale": ["float32", [3]]}
+
+
 def test_what_modules_share_stays_shared_on_another_device(ends: Any) -> None:
     model, table = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]), torch.rand(5)
     for layer in model:
         layer.register_buffer("table", table)
     model[1].bias = model[0].bias
-    drawn = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    names = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     move_model(model, "meta")
     assert model[0].table is model[1].table
     assert model[0].bias is model[1].bias
     assert model[0].table.is_meta
-    assert set(send_state(ends[1], model, drawn=drawn)) == set(drawn)
+    assert set(send_state(ends[1], model)) == names
 
 
 def test_a_lazy_parameter_has_no_form_yet(ends: Any) -> None:

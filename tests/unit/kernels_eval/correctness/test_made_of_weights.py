@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, key_of
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import FIRST_WEIGHT, Operate, Part, Upload, View
-from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, key_of
 from kernels_eval.tracing.tracer import Tracer
 
 OTHER = torch.arange(12.0).reshape(3, 4)
@@ -121,12 +121,91 @@ class Transposed(torch.nn.Module):
 def test_a_weight_is_matched_in_the_form_it_was_drawn_in(keeps: bool) -> None:
     with MadeOfWeights() as made:
         model = Transposed(keeps)
-    shapes = {name: tuple(tensor.shape) for name, tensor in made.state_of(model).items()}
+    state = {**dict(model.named_parameters()), **made.drawn_for(model)}
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     expected: dict[str, Any] = {"turned": (4, 3) if keeps else (3, 4), "bias": (3,)}
     if keeps:
         expected |= {"linear.weight": (3, 4), "linear.bias": (3,)}
     assert shapes == expected
     assert {name for _, name, _ in attributes(model)} == {name.rpartition(".")[2] for name in expected}
+
+
+class Square(torch.nn.Module):
+    """Drops a layer, and keeps what is made of its weight in the same shape."""
+
+    def __init__(self, make: Callable[[torch.Tensor], torch.Tensor], fill: float | None = None) -> None:
+        super().__init__()
+        linear = torch.nn.Linear(6, 6)
+        if fill is not None:
+            torch.nn.init.constant_(linear.weight, fill)
+        self.kept = torch.nn.Parameter(make(linear.weight.detach()))
+
+
+MOVED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda weight: weight.t().contiguous(),
+    "a transposed view": lambda weight: weight.t(),
+    "transposed and converted": lambda weight: weight.to(torch.bfloat16).t().contiguous(),
+    "other columns first": lambda weight: torch.cat([weight[:, 2:], weight[:, :2]], dim=1),
+    "copied into its columns": lambda weight: torch.empty_like(weight).copy_(weight.t()),
+    "copied into a transposed view": lambda weight: torch.zeros(6, 6).t().copy_(weight.t()).t(),
+    "one row everywhere": lambda weight: weight[:1].repeat(6, 1),
+}
+AS_DRAWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "the same": lambda weight: weight,
+    "copied": lambda weight: weight.clone(),
+    "converted": lambda weight: weight.half(),
+    "copied into another": lambda weight: torch.zeros(6, 6).copy_(weight),
+    "copied twice": lambda weight: torch.empty_like(weight).copy_(weight.clone()),
+}
+COMPUTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "scaled": lambda weight: weight * 0.5,
+    "shifted": lambda weight: weight + 1,
+    "negated": lambda weight: -weight,
+    "turned round": lambda weight: weight.flip(0),
+    "its triangle": lambda weight: weight.tril(),
+    "normalised": lambda weight: weight.clone() / weight.norm(dim=1, keepdim=True),
+    "transposed and scaled": lambda weight: weight.t().contiguous().mul_(2),
+    "scaled and transposed": lambda weight: (weight * 2).t().contiguous(),
+}
+
+
+@pytest.mark.parametrize("fill", [None, 1.0])
+@pytest.mark.parametrize("name", MOVED)
+def test_a_square_weight_is_matched_as_it_was_drawn(name: str, fill: float | None) -> None:
+    with MadeOfWeights() as made:
+        model = Square(MOVED[name], fill)
+    root = made.drawn_for(model)["kept"]
+    values = torch.arange(36.0).reshape(6, 6)
+    again = made.remake(model.kept, {key_of(root): values}, lambda tensor: tensor)
+    assert root.shape == (6, 6)
+    assert torch.equal(again, MOVED[name](values))
+
+
+@pytest.mark.parametrize("name", AS_DRAWN)
+def test_a_square_weight_that_lies_as_it_was_drawn_is_matched_itself(name: str) -> None:
+    with MadeOfWeights() as made:
+        model = Square(AS_DRAWN[name])
+    assert made.drawn_for(model) == {}
+    assert made.computed(model) == []
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_is_computed_of_the_weight_of_a_layer_that_is_dropped_is_named(name: str) -> None:
+    with MadeOfWeights() as made:
+        model = Square(COMPUTED[name])
+    assert made.computed(model) == ["kept"]
+
+
+def scaled_by_numpy(weight: torch.Tensor) -> torch.Tensor:
+    turned = weight.t().contiguous()
+    turned.numpy()[:] *= 2
+    return turned
+
+
+def test_a_copy_that_keeps_values_of_its_own_is_matched_itself() -> None:
+    with MadeOfWeights() as made:
+        model = Square(scaled_by_numpy)
+    assert made.drawn_for(model) == {}
 
 
 class Folded(torch.nn.Module):
@@ -148,6 +227,45 @@ def test_what_is_computed_of_weights_is_named() -> None:
     assert sorted(made.computed(model)) == ["doubled", "scale"]
 
 
+class Inverted(torch.nn.Module):
+    """Keeps what it computes of a buffer of a layer that it drops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = torch.nn.BatchNorm1d(4)
+        assert norm.running_var is not None
+        self.register_buffer("inverse", torch.rsqrt(norm.running_var + norm.eps))
+
+
+def test_what_is_computed_of_the_buffers_of_a_dropped_layer_is_named() -> None:
+    with MadeOfWeights() as made:
+        model = Inverted()
+    assert made.computed(model) == ["inverse"]
+
+
+class Repeated(torch.nn.Module):
+    """Makes tensors in many steps, each of which reads the one before twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight = torch.nn.Linear(6, 6).weight.detach()
+        scaled = weight
+        for _ in range(300):
+            weight = torch.cat([weight[1:], weight[:1]])
+            scaled = scaled / scaled.norm()
+        self.rolled = torch.nn.Parameter(weight)
+        self.scaled = scaled
+
+
+def test_many_steps_are_followed() -> None:
+    with MadeOfWeights() as made:
+        model = Repeated()
+    values = torch.arange(36.0).reshape(6, 6)
+    (root,) = made.drawn_for(model).values()
+    assert torch.equal(made.remake(model.rolled, {key_of(root): values}, lambda tensor: tensor), values)
+    assert made.computed(model) == ["scaled"]
+
+
 class Sparse(torch.nn.Module):
     """Keeps the parts of a sparse matrix, that matrix, and what it copies back from it."""
 
@@ -165,7 +283,7 @@ class Sparse(torch.nn.Module):
 def test_a_constructor_may_make_sparse_tensors() -> None:
     with MadeOfWeights() as made:
         model = Sparse()
-    assert set(made.state_of(model)) == {"weight", "values"}
+    assert made.drawn_for(model) == {}
     assert {name for _, name, _ in attributes(model)} == {"weight", "values", "dense"}
     assert all(made.is_as_noted(tensor) for _, _, tensor in attributes(model))
 

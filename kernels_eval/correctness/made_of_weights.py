@@ -1,16 +1,21 @@
-"""Candidate's processes: note copies and views that a constructor makes of weights: transposed, flattened, padded.
+"""Note copies and views that a constructor makes of weights: transposed, flattened, padded.
 
 A constructor runs before the judge gives the weights their values. `self.w = self.linear.weight.t().contiguous()` would
-keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights.
+keep the values that the constructor drew. Such a copy is noted here, and made again of the judge's weights. For the
+candidate's processes, and for the worker, which asks the same of a reference's constructor.
 """
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -37,6 +42,8 @@ class _Storage:
     """Keys of the storages that the steps read."""
     computed_of: set[int] = field(default_factory=set)
     """Keys of the storages that other operators read that wrote to it."""
+    is_registered: bool = False
+    """A parameter or buffer lay in it, of the model or of a layer that the constructor dropped."""
 
     def whole(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor that came with the storage, given another one that lies in it."""
@@ -62,6 +69,19 @@ class MadeOfWeights(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._storages: dict[int, _Storage] = {}
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Self:
+        """Note operators, and what is registered with modules."""
+        hooked = register_module_parameter_registration_hook, register_module_buffer_registration_hook
+        self._hooks = [register(self._note_registered) for register in hooked]
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        """Note nothing more."""
+        for hook in self._hooks:
+            hook.remove()
+        super().__exit__(*raised)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,25 +106,30 @@ class MadeOfWeights(TorchDispatchMode):
                 known.computed_of.update(key_of(value) for value in given)
         return result
 
-    def state_of(self, model: Any) -> dict[str, torch.Tensor]:
-        """Return a model's parameters and buffers, those of another shape as what was drawn for them.
+    def drawn_for(self, model: Any) -> dict[str, torch.Tensor]:
+        """Return what was drawn for those of a model's parameters and buffers that lie otherwise than that, by name.
 
-        A weight that is drawn as `nn.Linear` draws it, and registered transposed, is matched in the form that it was
-        drawn in. What is registered as it was drawn is not taken for another one.
+        A weight that is drawn as `nn.Linear` draws it, and registered transposed, is set in the form that it was drawn
+        in: the registered one is made again of it. What is registered as it was drawn is not taken for another one.
         """
         state = registered_state(model)
         roots = {name: self._root_of(tensor) for name, tensor in state.items()}
         taken = {key_of(state[name]) for name, root in roots.items() if root is None}
+        drawn: dict[str, torch.Tensor] = {}
         for name, root in roots.items():
             if root is not None and key_of(root) not in taken:
                 taken.add(key_of(root))
-                state[name] = root
-        return state
+                drawn[name] = root
+        return drawn
 
     def computed(self, model: Any) -> list[str]:
-        """Return the names of a model's tensors that its constructor computed of its parameters and buffers."""
+        """Return the names of a model's tensors that its constructor computed of parameters and buffers.
+
+        Of the model's own, and of those of layers that it dropped.
+        """
         state = registered_state(model)
         weights = {key_of(tensor) for tensor in state.values()}
+        weights |= {key for key, known in self._storages.items() if known.is_registered}
         return [
             name
             for name, tensor in {**plain_state(model), **state}.items()
@@ -112,36 +137,52 @@ class MadeOfWeights(TorchDispatchMode):
         ]
 
     def _computes(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        if known is None:
-            return False
-        return any(self._stems_from(source, weights) for source in known.computed_of) or any(
-            self._computes(source, weights) for source in known.sources
-        )
+        copied = self._reached({key}, lambda known: known.sources)
+        computed_of = {each for other in copied & self._storages.keys() for each in self._storages[other].computed_of}
+        return bool(self._reached(computed_of, lambda known: known.sources | known.computed_of) & weights)
 
-    def _stems_from(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        return key in weights or (
-            known is not None and any(self._stems_from(each, weights) for each in known.sources | known.computed_of)
-        )
+    def _reached(self, keys: set[int], sources_of: Callable[[_Storage], set[int]]) -> set[int]:
+        """Return the keys of storages that some were made of, and theirs: each is looked at once."""
+        reached, coming = set(keys), list(keys)
+        while coming:
+            known = self._storages.get(coming.pop())
+            fresh = sources_of(known) - reached if known is not None else set[int]()
+            reached |= fresh
+            coming += fresh
+        return reached
 
     def _root_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the one whole tensor that was drawn and that a tensor of another shape is made of, or None."""
-        roots: dict[int, torch.Tensor] = {}
-        self._gather_roots(tensor, roots)
+        """Return the one whole tensor that was drawn and that a tensor is made of, or None if it is as that one is."""
+        roots = self._roots_of(tensor)
         if len(roots) != 1:
             return None
-        (root,) = roots.values()
-        return root if is_whole(root) and root.shape != tensor.shape else None
+        (root,) = roots
+        is_moved = root.shape != tensor.shape or not self._is_in_place(tensor)
+        return root if is_moved and is_whole(root) and self.is_as_noted(tensor) else None
+
+    def _is_in_place(self, tensor: torch.Tensor) -> bool:
+        """True if each element has the place that it was drawn in; False if that cannot be told from the last copy."""
+        while (known := self._storages.get(key_of(tensor))) is not None:
+            if _place(tensor) != known.place or not known.steps:
+                return _place(tensor) == known.place
+            func, args, _ = known.steps[-1]
+            name = func.overloadpacket.__name__
+            if name not in COPIES or (name == "copy_" and _place(args[0]) != known.place):
+                return False
+            source = args[name == "copy_"]
+            if source.shape != tensor.shape:
+                return False
+            tensor = source
+        return is_whole(tensor)
 
     def remake(
         self, tensor: torch.Tensor, weights: dict[int, Any], kept: _Kept, carry_out: _CarryOut = carried_out
     ) -> Any:
         """Return a tensor made again of weights, which are given by the keys of their storages; None if of none."""
-        if not self._reads(key_of(tensor), set(weights)):
+        if not self._reached({key_of(tensor)}, lambda known: known.sources) & weights.keys():
             return None
         try:
-            return _view(self._whole(tensor, dict(weights), kept, carry_out), tensor)
+            return self._again(tensor, weights, kept, carry_out)
         except ValueError:  # bits that are read as another type: as they are on the host
             return None
 
@@ -152,7 +193,7 @@ class MadeOfWeights(TorchDispatchMode):
             return True
         try:
             with torch.no_grad():
-                again = _view(self._whole(tensor, {}, _itself, _where_it_was), tensor)
+                again = self._again(tensor, {}, _itself, _where_it_was)
             return torch.equal(_bytes(again), _bytes(tensor))
         except ValueError:  # another type: it is not made again
             return True
@@ -163,9 +204,13 @@ class MadeOfWeights(TorchDispatchMode):
             for known in self._storages.values():
                 if known.steps and known.alive.expired():
                     known.steps.clear()  # they hold what was copied
-        place = made.storage_offset(), made.shape, made.stride()
-        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, place)
+        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, _place(made))
         return self._storages[key_of(made)]
+
+    def _note_registered(self, _module: Any, _name: str, tensor: Any) -> None:
+        known = self._storages.get(key_of(tensor)) if has_storage(tensor) else None
+        if known is not None:
+            known.is_registered = True
 
     def _note_copy(self, func: Any, args: Any, kwargs: Any) -> None:
         target, source = args[0], args[1]
@@ -193,23 +238,35 @@ class MadeOfWeights(TorchDispatchMode):
                 known.steps.clear()
                 known.sources.clear()
 
-    def _gather_roots(self, tensor: torch.Tensor, roots: dict[int, torch.Tensor]) -> None:
-        known = self._storages.get(key_of(tensor))
-        if known is None:
-            roots[key_of(tensor)] = tensor
-            return
-        if not known.sources:
-            if not known.steps:  # drawn, where a constant's steps make it
-                roots[key_of(tensor)] = known.whole(tensor)
-            return
-        for _, args, kwargs in known.steps:
-            for value in tree_leaves((args, kwargs)):
-                if has_storage(value) and key_of(value) != key_of(tensor):
-                    self._gather_roots(value, roots)
+    def _roots_of(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Return the tensors, whole, that were drawn and that a tensor is copied of."""
+        behind = [(each, self._storages.get(key_of(each))) for each in self._behind(tensor, set())]
+        return [
+            each if known is None else known.whole(each)
+            for each, known in behind
+            if known is None or not (known.sources or known.steps)  # drawn, where a constant's steps make it
+        ]
 
-    def _reads(self, key: int, weights: set[int]) -> bool:
-        known = self._storages.get(key)
-        return key in weights or (known is not None and any(self._reads(source, weights) for source in known.sources))
+    def _behind(self, tensor: torch.Tensor, given: set[int]) -> list[torch.Tensor]:
+        """Return a tensor, what it was copied of, and so on up to given storages: one of each, in order of making."""
+        found, coming = {key_of(tensor): tensor}, [tensor]
+        while coming:
+            known = self._storages.get(key_of(coming.pop()))
+            steps = known.steps if known is not None and known.sources else []
+            for each in filter(has_storage, tree_leaves([(args, kwargs) for _, args, kwargs in steps])):
+                if key_of(each) not in found and key_of(each) not in given:
+                    found[key_of(each)] = each
+                    coming.append(each)
+        places = {key: place for place, key in enumerate(self._storages)}
+        return sorted(found.values(), key=lambda each: places.get(key_of(each), -1))
+
+    def _again(self, tensor: torch.Tensor, given: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
+        """Return a tensor made again. Raises ValueError if bits are read as another type."""
+        made = dict(given)
+        for each in self._behind(tensor, set(given)):  # one by one: a long chain would be too deep
+            if (known := self._storages.get(key_of(each))) is not None and known.sources:
+                self._whole(each, made, kept, carry_out)
+        return _view(self._whole(tensor, made, kept, carry_out), tensor)
 
     def _whole(self, tensor: torch.Tensor, made: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
         """Return a tensor in the storage of what a tensor lies in, made again if it was made of others."""
@@ -272,6 +329,10 @@ def _where_it_was(whole: _Whole, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **{name: device if name == "device" else value for name, value in kwargs.items()})
 
 
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
@@ -284,8 +345,6 @@ def _view(whole: Any, tensor: torch.Tensor) -> Any:
     """Return a tensor that lies in a storage as a tensor lies in its own. Raises ValueError for another type."""
     if whole.dtype != tensor.dtype:
         raise ValueError(tensor.dtype)
-    if (whole.shape, whole.stride(), whole.storage_offset()) == (
-        tensor.shape, tensor.stride(), tensor.storage_offset(),
-    ):  # fmt: skip
+    if _place(whole) == _place(tensor):
         return whole
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
@@ -41,7 +42,7 @@ from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalErro
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
 from kernels_eval.tracing.made_of_weights import MadeOfWeights, attributes, is_whole, key_of
 from kernels_eval.tracing.traced_tensor import TracedTensor
-from kernels_eval.tracing.tracer import Tracer, remember_registrations
+from kernels_eval.tracing.tracer import Tracer
 
 _DIFFERENCE_NAMES = 5
 _OF_THE_PROCESS = "settings of PyTorch are the whole process's, and no kernel of the file needs them; leave them out"

@@ -266,7 +266,9 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
                         continue
                     if id(tensor) not in handles:
                         handles[id(tensor)] = tracer.promote(tensor)
-                    group[name] = handles[id(tensor)]
+                    group[name] = handle = handles[id(tensor)]
+                    if isinstance(tensor, torch.nn.Parameter):
+                        handle._is_param = True  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         for found in list(plain_attributes(model)):  # others stay on the host, which may read them
             if id(found.value) in handles:
                 vars(found.holder)[found.attribute] = handles[id(found.value)]

@@ -34,7 +34,7 @@ _SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
 _SOFTMAX_READS, _SOFTMAX_HELD_BYTES = 3, 48 << 10
 """A block of PyTorch's softmax reads its row for the maximum, for the sum and for the results, unless the row fits
 into shared memory."""
-_COUNTING = frozenset({"nonzero", "masked_select", "bincount", "_unique2", "unique_consecutive"})
+_COUNTING = frozenset({"nonzero", "masked_select", "_unique2", "unique_consecutive"})
 _PUTTING = frozenset({"index_put", "index_put_", "_index_put_impl_"})
 _COPIES = frozenset({"clone", "copy_", "_to_copy"})
 _SLOWDOWN_OF_TRANSPOSITION = 2.8

@@ -106,7 +106,6 @@ COUNTED: dict[str, tuple[Callable[[torch.Tensor], Any], int]] = {
     "mask that is written to": (lambda x: torch.zeros_like(x).index_put_((x > 0,), x[0, : int((x > 0).sum())]), 1),
     "nonzero": (torch.nonzero, 1),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), 1),
-    "bincount": (lambda x: torch.bincount(x.long().flatten().abs()), 1),
     "unique": (torch.unique, 1),
     "indices": (lambda x: x[torch.tensor([0, 1])], 0),
     "one value for a mask": (lambda x: torch.zeros_like(x).index_put_((x > 0,), torch.tensor(1.0)), 0),

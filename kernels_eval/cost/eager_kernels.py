@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from kernels_eval.cost.host_waits import waiting
 from kernels_eval.cost.launch import Launch
 
 _REDUCED, _MAPPED, _SMALL = (1.0, 0.0), (1.0, 1.0), (0.0, 0.0)
@@ -33,6 +34,8 @@ _SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
 _SOFTMAX_READS, _SOFTMAX_HELD_BYTES = 3, 48 << 10
 """A block of PyTorch's softmax reads its row for the maximum, for the sum and for the results, unless the row fits
 into shared memory."""
+_COUNTING = frozenset({"nonzero", "masked_select", "_unique2", "unique_consecutive"})
+_PUTTING = frozenset({"index_put", "index_put_", "_index_put_impl_"})
 _COPIES = frozenset({"clone", "copy_", "_to_copy"})
 _SLOWDOWN_OF_TRANSPOSITION = 2.8
 """Time of a large copy whose elements lie apart in its source, over the time of a copy."""
@@ -44,6 +47,9 @@ def kernels_of(launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: 
     `launch`: the operator as one that moves its inputs and outputs once. `largest_bytes`: size of its largest tensor.
     """
     name: str = func.overloadpacket.__name__
+    deciding = _decides_the_length(name, args)
+    if deciding is not None:
+        return [*_counted(launch, deciding), launch]
     passes = _KERNELS.get(name, ())
     if name == "native_batch_norm" and len(args) > 5 and args[5]:
         passes = _BATCH_NORM_IN_TRAINING
@@ -55,6 +61,24 @@ def kernels_of(launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: 
     if name in _COPIES and _is_apart(args):
         factor = _SLOWDOWN_OF_TRANSPOSITION
     return [launch.model_copy(update={"dram_bytes": factor * launch.dram_bytes, "l2_bytes": factor * launch.l2_bytes})]
+
+
+def _decides_the_length(name: str, args: tuple[Any, ...]) -> torch.Tensor | None:
+    """Return the tensor whose values decide how long an operator's result is, or how many elements it writes."""
+    if name in _COUNTING:
+        return args[1] if name == "masked_select" else args[0]
+    if name == "index" or (name in _PUTTING and args[2].numel() > 1):  # of a single value it is a masked fill
+        return next((index for index in args[1] if index is not None and index.dtype is torch.bool), None)
+    return None
+
+
+def _counted(launch: Launch, deciding: torch.Tensor) -> list[Launch]:
+    """Return what comes before: values are counted, host code waits for the count, and places are listed."""
+    nbytes = float(deciding.numel() * deciding.element_size())
+    count = launch.model_copy(
+        update={"dram_bytes": nbytes, "l2_bytes": nbytes, "written_bytes": 0.0, "again_bytes": 0.0, "operations": {}}
+    )
+    return [count, waiting("read"), count]
 
 
 def _pass(launch: Launch, place: int, kernel: tuple[float, float], largest_bytes: float) -> Launch:

@@ -12,6 +12,7 @@ that read attributes; names that are made while the program runs; `exec` and `ge
 import ast
 import functools
 import importlib.util
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,14 @@ _OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
 _LOOKED_AT = (
     ast.Attribute, ast.Call, ast.Compare, ast.Constant, ast.Import, ast.ImportFrom, ast.MatchClass, ast.Name,
 )  # fmt: skip
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FILES_KEPT = 16
+_SHORTEST_START = 2
+_REACHING_WORDS = (*TABLES, *(word for word in re.findall(r"[a-z_]+", REACHING.pattern) if len(word) > _SHORTEST_START))
+_FRAMES = re.compile(r"(f|tb|gi|cr|ag)_")
+
+_Fixed = dict[str | int, tuple[str, ...]]
+"""Texts by the name that stands for one of them; or by the identity of the place where the name stands."""
 
 
 @functools.lru_cache(maxsize=_FILES_KEPT)
@@ -180,18 +188,46 @@ def _root(node: ast.Attribute) -> tuple[ast.Attribute, str]:
     return node, node.value.id if isinstance(node.value, ast.Name) else ""
 
 
-def _fixed_texts(tree: ast.Module) -> set[str]:
-    """Return the names that one statement of the file's own binds to a text, and nothing else binds anywhere."""
-    times = Counter(name for node in nodes_of(tree) for name in _bound(node))
-    if "*" in times:
-        return set()
-    texts = (node for node in tree.body if isinstance(node, ast.Assign) and _is_text(node.value))
-    names = (target.id for node in texts for target in node.targets if isinstance(target, ast.Name))
-    return {name for name in names if times[name] == 1}
+def _fixed_texts(tree: ast.Module) -> _Fixed:
+    """Return the names that the file binds once, to a text or in turn to several, with the texts.
+
+    In a comprehension, which has names of its own, the places where they stand.
+    """
+    nodes = nodes_of(tree)
+    times = Counter(name for node in nodes for name in _bound(node))
+    fixed: _Fixed = {}
+    if "*" not in times:
+        bindings = [
+            (target, [node.value]) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+        ]
+        bindings += [(node.target, _items(node.iter)) for node in nodes if isinstance(node, ast.For)]
+        once = [(name.id, each) for name, each in bindings if isinstance(name, ast.Name) and times[name.id] == 1]
+        fixed |= {name: texts for name, each in once if (texts := _texts(each))}
+    for node in nodes:
+        if isinstance(node, _COMPREHENSIONS):
+            fixed |= _fixed_within(node)
+    return fixed
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _fixed_within(node: ast.expr) -> _Fixed:
+    """Return the places in a comprehension of names that take one text after the other, with the texts."""
+    assert isinstance(node, _COMPREHENSIONS)
+    inner = nodes_of(ast.Module([ast.Expr(node)], []))
+    times = Counter(name for each in inner for name in _bound(each))
+    outside = set(map(id, nodes_of(ast.Module([ast.Expr(node.generators[0].iter)], []))))
+    found = {each.target.id: _texts(_items(each.iter)) for each in node.generators if isinstance(each.target, ast.Name)}
+    names = (each for each in inner if isinstance(each, ast.Name) and id(each) not in outside)
+    return {id(name): found[name.id] for name in names if found.get(name.id) and times[name.id] == 1}
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else []
+
+
+def _texts(values: Sequence[ast.expr]) -> tuple[str, ...]:
+    """Return the texts that expressions are; none if one is none."""
+    texts = tuple(value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
+    return texts if len(texts) == len(values) else ()
 
 
 def _bound(node: ast.AST) -> list[str]:
@@ -203,7 +239,7 @@ def _bound(node: ast.AST) -> list[str]:
     return [value for field in ("name", "arg", "rest") if isinstance(value := getattr(node, field, None), str)]
 
 
-def _of_call(node: ast.AST, members: set[str], fixed: set[str]) -> str | None:
+def _of_call(node: ast.AST, members: set[str], fixed: _Fixed) -> str | None:
     """Return a function that is given a name, or a program, that is made while the file runs.
 
     `fixed`: names that stand for one text; the text itself is looked at wherever it is written.
@@ -221,5 +257,34 @@ def _of_call(node: ast.AST, members: set[str], fixed: set[str]) -> str | None:
     if root in members and name != "getattr":
         return f"{name} of {root}"
     is_open = root in _OPEN and not (root == "self" and isinstance(of, ast.Attribute))
-    is_fixed = isinstance(node.args[1], ast.Constant) or getattr(node.args[1], "id", None) in fixed
-    return None if is_open or is_fixed else f"{name} of a name that is made at run time"
+    is_fixed = isinstance(node.args[1], ast.Constant) or len(_of_fixed(node.args[1], fixed)) > 0
+    starts = () if is_open or is_fixed else _starts(node.args[1], fixed)
+    is_harmless = is_open or is_fixed or (len(starts) > 0 and not any(map(_may_reach, starts)))
+    return None if is_harmless else f"{name} of a name that is made at run time"
+
+
+def _starts(name: ast.expr, fixed: _Fixed) -> tuple[str, ...]:
+    """Return texts with one of which a name begins that is made at run time; none if they are not known.
+
+    `f"weight_ih_l{layer}"`, `f"{kind}_l{layer}"`, `"weight_ih_l{}".format(layer)`.
+    """
+    match name:
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            return (text,)
+        case ast.JoinedStr(values=[ast.FormattedValue(value=first, format_spec=None), *_]):
+            return _of_fixed(first, fixed)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return (text.partition("{")[0],)
+        case _:
+            return ()
+
+
+def _of_fixed(node: ast.expr, fixed: _Fixed) -> tuple[str, ...]:
+    """Return the texts that a name may stand for; none if they are not known."""
+    return fixed.get(id(node)) or fixed.get(node.id, ()) if isinstance(node, ast.Name) else ()
+
+
+def _may_reach(start: str) -> bool:
+    """True if a name that begins so may lead to other code's objects."""
+    is_plain = len(start) > _SHORTEST_START and start[0].isalpha() and not _FRAMES.match(start)
+    return not is_plain or any(word.startswith(start) or start.startswith(word) for word in _REACHING_WORDS)

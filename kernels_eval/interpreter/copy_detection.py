@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
+from kernels_eval.interpreter.kept_content import KeptContent
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import View
@@ -32,8 +33,9 @@ class MovedValues:
         self._memory = memory
         self._views = [view for view in views if view.numel]
         self._sources = [view for view in self._views if self._is_source(view)]
-        self._storages = {view.storage: memory[view.storage] for view in self._views} if self._sources else {}
-        self._before = _content(self._storages)
+        numbers = {view.storage for view in self._views} if self._sources else set[int]()
+        self._storages = [memory[number] for number in numbers]
+        self._before = KeptContent(self._storages)
         self.asked = False
         """True if the launch could have been a copy, and was run again."""
 
@@ -48,13 +50,13 @@ class MovedValues:
             return False
         self.asked = True
         first = {view: self._memory.tensor(view).clone() for view in written}
-        content, regions = _content(self._storages), ACCESS_LOG.regions
+        content, regions = KeptContent(self._storages), ACCESS_LOG.regions
         try:
             is_moved = all(self._is_moved(sign, first, origins, again) for sign in (1, -1))
         except Exception:  # noqa: BLE001 (a kernel whose indices were changed may do anything)
             is_moved = False
         finally:
-            self._put(content)
+            content.put_back()
             ACCESS_LOG.regions = regions
         if is_moved:
             for view, sources in origins.items():
@@ -78,17 +80,11 @@ class MovedValues:
             Origin.GIVEN,
         )
 
-    def _put(self, content: "dict[int, tuple[torch.Tensor, Storage]]") -> None:
-        for number, (memory, kept) in content.items():
-            storage = self._storages[number]
-            storage.memory.copy_(memory)
-            storage.origins = None if kept.origins is None else kept.origins.copy()
-
     def _is_moved(
         self, sign: int, first: dict[View, torch.Tensor], origins: dict[View, list[View]], again: Callable[[], None]
     ) -> bool:
         """Run the launch on changed values; compare its results with those of the `first` run."""
-        self._put(self._before)
+        self._before.put_back()
         for storage in {view.storage for view in self._sources}:
             _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
         changed = {view: self._memory.tensor(view).clone() for view in self._sources}
@@ -119,22 +115,6 @@ class MovedValues:
 
 def _is_written(view: View) -> bool:
     return any(region.storage.number == view.storage and region.written is not None for region in ACCESS_LOG.regions)
-
-
-def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Storage]]:
-    """Copy the bytes and origins of storages."""
-    return {
-        number: (
-            storage.memory.clone(),
-            Storage(
-                number,
-                storage.memory,
-                storage.default_origin,
-                None if storage.origins is None else storage.origins.copy(),
-            ),
-        )
-        for number, storage in storages.items()
-    }
 
 
 def _change(views: list[torch.Tensor], sign: int) -> None:

@@ -13,6 +13,7 @@ from kernels_eval.cost.launch import SECTOR_BYTES, Launch
 from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.data_races import RACES, DataRaceError
+from kernels_eval.interpreter.kept_content import KeptContent
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
@@ -24,7 +25,7 @@ from kernels_eval.interpreter.triton_patches.dependent_launches import DEPENDENC
 from kernels_eval.interpreter.triton_patches.descriptors import WORKSPACE
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.names import runtime_value
-from kernels_eval.interpreter.triton_patches.programs import interpret
+from kernels_eval.interpreter.triton_patches.programs import StuckError, interpret
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
@@ -51,6 +52,8 @@ class KernelRuns:
         """Kernels, with the constants that they were launched with, that are known to compute."""
         self._one_by_one: set[str] = set()
         """Those whose programs cannot be interpreted together."""
+        self._may_wait = False
+        """True if a kernel may wait for other programs: its text has a loop, and an atomic."""
         self._touched: dict[int, Flags] = {}
         """Sectors that launches of this call have read or written, by the storage's number."""
         self._launched = 0
@@ -68,6 +71,7 @@ class KernelRuns:
         for kernel in kernels:
             try:
                 self._library.load([kernel])
+                self._may_wait |= "while " in kernel.source and "atomic_" in kernel.source
             except (ForbiddenSyntaxError, KeyError, ValueError, AttributeError) as error:
                 raise KernelError(kernel.name) from error
 
@@ -140,7 +144,18 @@ class KernelRuns:
                 return
             self._one_by_one.add(name)
             self._start(launch)
-        interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid, name))
+        kept = self._kept_content(launch) if self._may_wait else None
+        try:
+            interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid, name), kept is None)
+        except StuckError:
+            assert kept is not None
+            kept.put_back()
+            self._start(launch)
+            interpret(function, arguments, launch.grid, _in_grid_order(launch.grid))
+
+    def _kept_content(self, launch: LaunchKernel) -> KeptContent:
+        numbers = {view.storage for view in _distinct(launch.arguments)}
+        return KeptContent(self._memory[number] for number in numbers)
 
     def _start(self, launch: LaunchKernel) -> None:
         ACCESS_LOG.start(self._regions(launch.arguments))
@@ -265,6 +280,11 @@ def _constants(launch: LaunchKernel) -> str:
     """Name a kernel with all arguments of its launch except tensors."""
     plain = {name: value.model_dump_json() for name, value in launch.arguments.items() if not isinstance(value, View)}
     return f"{launch.kernel} {plain}"
+
+
+def _in_grid_order(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    """Yield every program in the order in which a GPU starts them."""
+    return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
 
 
 def _some_of(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

@@ -39,7 +39,7 @@ class WeightCopies:
         for command in self._noted:
             results = {view.storage for view in command.results if view is not None}
             if command.name in _MAKING:
-                if results - store.numbers:
+                if results - store.numbers and command.storages <= store.numbers:
                     store.operate(command)
                 continue
             given = command.storages

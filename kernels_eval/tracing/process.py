@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, is_whole, key_of
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.error_categories import ErrorCategory
@@ -42,7 +43,7 @@ from kernels_eval.tracing.counters import Counters
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
 from kernels_eval.tracing.traced_tensor import TracedTensor
-from kernels_eval.tracing.tracer import Tracer, remember_registrations
+from kernels_eval.tracing.tracer import Tracer
 
 _DIFFERENCE_NAMES = 5
 _OF_THE_PROCESS = "settings of PyTorch are the whole process's, and no kernel of the file needs them; leave them out"
@@ -264,7 +265,9 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
                         continue
                     if id(tensor) not in handles:
                         handles[id(tensor)] = tracer.promote(tensor)
-                    group[name] = handles[id(tensor)]
+                    group[name] = handle = handles[id(tensor)]
+                    if isinstance(tensor, torch.nn.Parameter):
+                        handle._is_param = True  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         for found in list(plain_attributes(model)):  # others stay on the host, which may read them
             if id(found.value) in handles:
                 vars(found.holder)[found.attribute] = handles[id(found.value)]

@@ -8,23 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._library.custom_ops import OPDEFS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
+from kernels_eval.correctness.composed_operators import parts_of
 from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
+from kernels_eval.tracing.shapes_by_values import sized_by_values
 from kernels_eval.tracing.step_limit import StepLimit
 from kernels_eval.tracing.streams import Streams
 from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
-_registered: dict[str, Callable[..., Any]] = {}
-"""Functions passed to `Library.impl`, by `namespace::name`."""
-_RUNS_ON_A_GPU = frozenset({"", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"})
 _MOST_HOST_NUMBERS = 64
 """Elements of a tensor up to which host code may compute with it on the host, as with Python's numbers."""
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
@@ -155,10 +153,10 @@ class Tracer(TorchDispatchMode):
         name: str = func.overloadpacket.__name__
         if name == "_local_scalar_dense":
             return self._read_value(args[0])
-        own = own_operator(func)
-        if own is not None:
+        parts = parts_of(func)
+        if parts is not None:
             with self:  # its operations are recorded, and limited to the allowed operators, like direct calls
-                return own(*args, **kwargs)
+                return parts(*args, **kwargs)
         reason = refusal(func, name, self.strict)
         if reason is not None:
             numbers = self._host_numbers(args, kwargs)
@@ -168,6 +166,10 @@ class Tracer(TorchDispatchMode):
                 return tree_map_only(torch.Tensor, self.promote, result)
             self.violations.append(f"aten.{name}")
             raise ForbiddenOperatorError(reason)
+        by_values = sized_by_values(name, args, kwargs)
+        if by_values is not None:
+            with self:
+                return by_values(*args, **kwargs)
         given: list[TracedTensor] = []
         plain_args = self._plain(args, given)
         plain_kwargs = {key: self._plain(value, given) for key, value in kwargs.items() if key not in _HOST_ONLY}
@@ -325,30 +327,3 @@ def storages(value: Any) -> set[int]:
 
 def _takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
-
-
-def own_operator(func: Any) -> Callable[..., Any] | None:
-    """Return the candidate's function behind an operator, or None for an operator of PyTorch.
-
-    Kernel launchers are often registered by `custom_op`, `triton_op` or `Library.impl`. The tracer runs the function
-    itself and thereby records its operations. Implementations that a candidate registers for PyTorch's own operators
-    are ignored.
-    """
-    if func.namespace in ("aten", "prims", "prim"):
-        return None
-    name = f"{func.namespace}::{func.overloadpacket.__name__}"
-    defined: Any = OPDEFS.get(name)
-    return defined._init_fn if defined is not None else _registered.get(name)
-
-
-def remember_registrations() -> None:
-    """Remember the functions that `Library.impl` registers in this process. Call before loading the candidate."""
-    library: Any = torch.library.Library
-    register = library.impl
-
-    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> Any:
-        if (dispatch_key or self.dispatch_key) in _RUNS_ON_A_GPU and isinstance(op_name, str):
-            _registered[f"{self.ns}::{op_name.split('::')[-1].split('.')[0]}"] = fn
-        return register(self, op_name, fn, dispatch_key, **named)
-
-    library.impl = impl

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import backend_named
+from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.correctness.made_of_weights import MadeOfWeights
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.held_weights import HeldWeights
@@ -85,6 +86,7 @@ class _Candidate:
         send_frame(self._channel, {"kind": "started"})
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
             self._answer(Rounds(tools, memory, gate, None, guard, backend), header)
+        remember_registrations()
         provide(job["source"], on_gpu=True)
         with backend.compiling():
             module = load_source(job["source"])

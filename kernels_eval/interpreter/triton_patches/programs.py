@@ -1,8 +1,9 @@
 """Interpreter process: runs the programs of a launch one after the other, and the atomics that order them.
 
 A program runs to its end before the next one starts, except where it waits for another one: after some atomics in a
-row that change nothing, another program runs within the atomic. Programs that wait for each other in turn, as at the
-second of two barriers of a whole grid, never end: the time limit ends them.
+row that change nothing, another program runs within the atomic. A program that waits for one which is itself waiting
+so is stuck. Then the launch can be run in the order of the grid, where waiting for earlier programs ends. Programs that
+wait for each other in turn, as at the second of two barriers of a whole grid, never end: the time limit ends them.
 """
 
 import dataclasses
@@ -22,6 +23,8 @@ from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
+_LONG = 250
+"""Times that a program waits so while none is left to start, after which it is taken to be stuck."""
 BARRIER_WAITS = 3.0
 """Reductions that keep a program waiting as long as a barrier does (docs/estimates.md)."""
 _ir: Any = upstream._ir
@@ -46,10 +49,20 @@ def install() -> None:
         operations.apply_impl = _exchanging(operations.apply_impl)
 
 
-def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
-    """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted."""
+class StuckError(Exception):
+    """Raised where a program waits for one that cannot go on before it: another order of the programs may do."""
+
+
+def interpret(
+    function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any, may_be_stuck: bool = True
+) -> None:
+    """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted.
+
+    Raises StuckError, unless it `may_be_stuck`: then the time limit ends it.
+    """
     upstream.interpreter_builder.set_grid_dim(*grid)
     RACES.start_launch()
+    _LAUNCH.depth, _LAUNCH.may_be_stuck = 0, may_be_stuck
     _LAUNCH.run, _LAUNCH.arguments, _LAUNCH.pending = function.fn, arguments, iter(programs)
     while _LAUNCH.run_next():
         pass
@@ -64,6 +77,11 @@ class _Launch:
     pending: Iterator[tuple[int, int, int]] = dataclasses.field(default_factory=lambda: iter(()))
     polls: int = 0
     """Atomics in a row that changed nothing."""
+    depth: int = 0
+    """Programs that wait while another one runs within their atomic."""
+    waits: int = 0
+    """Times in a row that the program which runs has waited with none left to start."""
+    may_be_stuck: bool = True
 
     def run_next(self) -> bool:
         """Run the next program to its end; returns False if there is none."""
@@ -73,7 +91,7 @@ class _Launch:
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.start_program(index)
         REREADS.begin(1)
-        self.polls = 0
+        self.polls = self.waits = 0
         self.run(**self.arguments)
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
         LOAD_TURNS.end()
@@ -82,10 +100,16 @@ class _Launch:
     def poll(self, is_idle: bool) -> None:
         """Count an atomic of the program that runs. One that waits for others lets them run, within its atomic."""
         self.polls = self.polls + 1 if is_idle else 0
+        self.waits = self.waits if is_idle else 0
         if self.polls < _PATIENCE:
             return
         index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
-        self.run_next()
+        self.depth += 1
+        has_run = self.run_next()
+        self.depth -= 1
+        self.waits = 0 if has_run else self.waits + 1
+        if self.depth and self.waits > _LONG and not self.may_be_stuck:
+            raise StuckError
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.resume(state)
         REREADS.resume(reads)

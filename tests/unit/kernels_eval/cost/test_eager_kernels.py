@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -98,3 +99,22 @@ def test_a_copy_into_a_transposed_tensor_is_as_slow_as_one_of_it() -> None:
     plain = seconds_of(lambda x: torch.empty_like(x).copy_(x))
     assert into > 2 * plain
     assert seconds_of(lambda x: torch.empty_like(x).t().copy_(x.t())) == plain
+
+
+COUNTED: dict[str, tuple[Callable[[torch.Tensor], Any], int]] = {
+    "mask": (lambda x: x[x > 0], 1),
+    "mask that is written to": (lambda x: torch.zeros_like(x).index_put_((x > 0,), x[0, : int((x > 0).sum())]), 1),
+    "nonzero": (torch.nonzero, 1),
+    "masked_select": (lambda x: torch.masked_select(x, x > 0), 1),
+    "unique": (torch.unique, 1),
+    "indices": (lambda x: x[torch.tensor([0, 1])], 0),
+    "one value for a mask": (lambda x: torch.zeros_like(x).index_put_((x > 0,), torch.tensor(1.0)), 0),
+}
+
+
+@pytest.mark.parametrize(("call", "waits"), COUNTED.values(), ids=list(COUNTED))
+def test_host_code_waits_for_a_length_that_depends_on_values(call: Callable[[torch.Tensor], Any], waits: int) -> None:
+    given = torch.tensor([[1.0, 2.0, -1.0, -3.0], [-1.0, -2.0, -5.0, -1.0]])
+    with EagerCounter() as counter:
+        call(given)
+    assert [launch.host_wait for launch in counter.launches].count("read") == waits

@@ -10,6 +10,13 @@ from kernels_eval.problem import split_source
 HONEST = Path(__file__).parents[3] / "redteam" / "honest"
 
 
+MADE = (
+    "f'{n}_l0'", "f'kern{n}'", "f'_{n}'", "f'{n}'", "f'f_{n}'", "f's{n}'", "f'sys{n}'", "'{}s'.format(n)", "'a' + n",
+    "'abc%s' % n",
+)  # fmt: skip
+"""Names that may be any, or begin as one of another program's does."""
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
@@ -41,6 +48,30 @@ HONEST = Path(__file__).parents[3] / "redteam" / "honest"
         ("N = 'a' + b\nsetattr(x, N, 1)", "setattr of a name that is made at run time (line 2)"),
         ("def f(x, N):\n    setattr(x, N, 1)\nN = 'a'", "setattr of a name that is made at run time (line 2)"),
         ("N = '__globals__'\nsetattr(x, N, 1)", "__globals__ (line 1)"),
+        *(
+            (f"def f(x, n):\n    return getattr(x.y, {name})", "getattr of a name that is made at run time (line 2)")
+            for name in MADE
+        ),
+        (
+            "def f(x, m):\n    for n in ('abc', 'def'):\n        getattr(x, n)\n    n = m",
+            "getattr of a name that is made at run time (line 3)",
+        ),
+        (
+            "def f(x, m):\n    return [getattr(x, n) for n in ('abc', m)]",
+            "getattr of a name that is made at run time (line 2)",
+        ),
+        (
+            "def f(x, m):\n    return [getattr(x, f'{n}{m}') for n in ('abc', '__glo')]",
+            "getattr of a name that is made at run time (line 2)",
+        ),
+        (
+            "def f(x, n):\n    return [y for y in getattr(x, n) for n in ('abc', 'def')]",
+            "getattr of a name that is made at run time (line 2)",
+        ),
+        (
+            "def f(x, g):\n    return [g(lambda n: getattr(x, n)) for n in ('abc', 'def')]",
+            "getattr of a name that is made at run time (line 2)",
+        ),
         ("exec('x = 1')", "exec of a text (line 1)"),
         ("[exec][0]('x = 1')", "exec as a value (line 1)"),
         ("def f(x, eval=1):\n    return x\nlist(map(eval, ['1']))", "eval as a value (line 3)"),
@@ -76,6 +107,9 @@ def test_what_leads_past_the_file_is_found_with_its_line(source: str, found: str
         "import torch\nname = 'float16'\nd = getattr(torch, name)\ntorch.backends.cuda.matmul.allow_tf32 = True",
         "class M:\n    def g(self, n):\n        return getattr(self, n), getattr(self.x, 'shape', None)",
         "N = '_expanded'\ndef f(x, y):\n    setattr(x, N, y)\n    return getattr(x, N)",
+        "def f(x, i):\n    return getattr(x.rnn, f'weight_ih_l{i}'), getattr(x.rnn, 'weight_ih_l{}'.format(i))",
+        "def f(x, i):\n    return [getattr(x.rnn, f'{n}_l{i}') for n in ('weight_ih', 'bias_hh')]\nn = i",
+        "def f(x):\n    for n in ['conv1', 'conv2']:\n        x = getattr(x.net, n)(x)",
         "class M:\n    def __init__(self, compile=False):\n        self.compile = compile",
         "model.eval()\nmodel.modules()\ntorch.compile(model)",
         "match n:\n    case int() | None:\n        pass",

@@ -82,6 +82,14 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
         ),
         [28.0] * 8,
     ),
+    "each program waits for the one before it": (
+        launch(
+            P + "    s = 0.0\n    if p > 0:\n        while tl.atomic_cas(l_ptr + p - 1, 1, 1) != 1:\n            pass\n"
+            "        s += tl.load(s_ptr + p - 1)\n    s += tl.load(x_ptr + p)\n    tl.store(s_ptr + p, s)\n"
+            "    tl.store(o_ptr + p, s)\n    tl.debug_barrier()\n    tl.atomic_xchg(l_ptr + p, 1)\n"
+        ),
+        [0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0],
+    ),
     "a volatile load waits for an atomic": (
         launch(
             P + "    if p == 0:\n        tl.atomic_xchg(l_ptr, 1)\n    else:\n"

@@ -85,3 +85,13 @@ def test_copies_of_inputs_and_what_kernels_wrote_stay(store: TensorStore) -> Non
     copies.renew({WEIGHT: AFTER})
     assert torch.equal(store.tensor(copy), torch.full((2, 3), 7.0))
     assert torch.equal(store.tensor(written), BEFORE * BEFORE)
+
+
+def test_what_was_made_in_the_form_of_freed_memory_needs_it_no_longer(store: TensorStore) -> None:
+    summed, made = view(OTHER, 2, 3), view(KEPT, 2, 3)
+    commands = (
+        operate("clone", view(INPUT, 2, 3), result=summed),
+        operate("ones_like", summed, result=made),
+    )
+    after(store, *commands, freed=(OTHER, KEPT))
+    assert not {OTHER, KEPT} & store.numbers

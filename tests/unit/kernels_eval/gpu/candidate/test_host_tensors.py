@@ -59,6 +59,20 @@ def test_nothing_of_the_device_reaches_it(work: Callable[[], Any]) -> None:
         work()
 
 
+def test_an_operator_of_the_candidate_s_is_judged_by_its_parts() -> None:
+    """Its function may use tensors that are no argument."""
+    kept = on_device()
+
+    @torch.library.custom_op("host_tensors::sums", mutates_args=())
+    def sums(value: torch.Tensor) -> torch.Tensor:
+        return value + kept.sum()
+
+    sums.register_fake(torch.empty_like)
+    guard = OperatorGuard(enforce=True)
+    with guard, pytest.raises(ForbiddenOperatorError, match="sum"):
+        sums(torch.ones(()))
+
+
 def test_a_copy_of_the_call_before_counts_as_the_device_s() -> None:
     guard = OperatorGuard(enforce=True)
     with guard:

@@ -1,6 +1,6 @@
 """Operators of PyTorch inside a call on a GPU; the guard itself does not depend on the device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -68,6 +68,42 @@ def test_host_reads_are_counted_for_each_call() -> None:
                 one.item()
     with guard, pytest.raises(ForbiddenOperatorError):
         one.item()
+
+
+def _custom(name: str, compute: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    return torch.library.custom_op(f"kernelmill_guard::{name}", compute, mutates_args=())
+
+
+def _padded(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(x.t().contiguous(), (1, 1))
+
+
+def _product(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.linear(x, x)
+
+
+@pytest.mark.parametrize("call", [torch.inference_mode()(_padded), _custom("padded", _padded)])
+def test_operators_are_judged_by_their_parts(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    guard = OperatorGuard(enforce=True)
+    with torch.no_grad(), guard:
+        found = call(X)
+    assert guard.violations == []
+    assert torch.equal(found, _padded(X))
+
+
+@pytest.mark.parametrize("call", [torch.inference_mode()(_product), _custom("product", _product)])
+def test_parts_that_compute_are_refused(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    guard = OperatorGuard(enforce=True)
+    with torch.no_grad(), guard, pytest.raises(ForbiddenOperatorError, match=r"aten\.mm"):
+        call(X)
+    assert guard.violations == ["aten.mm"]
+
+
+def test_parts_of_host_code_may_be_named_for_a_profiler() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard, torch.profiler.record_function("rows"):
+        torch.empty(3)
+    assert guard.violations == []
 
 
 def test_not_enforced_everything_passes() -> None:

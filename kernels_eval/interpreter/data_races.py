@@ -58,6 +58,8 @@ class RaceCheck:
     """First segment of the program after its last barrier."""
     _exchange: int = 1
     """First segment of the program after its lanes last waited for one another, to exchange values or at a barrier."""
+    own_store: int = 0
+    """Segment of the newest store of this program that the last load met; 0: it met none since the last barrier."""
     has_warps: bool = True
     """False if the launch's programs are of one warp, whose lanes load together."""
     _owners: list[int] = field(default_factory=list)
@@ -69,6 +71,8 @@ class RaceCheck:
     _acquired: list[dict[int, int]] = field(default_factory=list)
     """Entries of `_released` that the program that runs has acquired."""
     _number: int = 0
+    _has_stored: bool = False
+    """True if the program has stored anything in the segment that runs."""
     _is_interleaved: bool = False
     """True once a program ran while another one waited."""
 
@@ -106,6 +110,16 @@ class RaceCheck:
         self._begin_segment()
         self._exchange = self._segment
 
+    def begin_turn(self) -> int:
+        """Begin a turn of a loop; returns the segment of what it stores until its lanes wait for one another."""
+        if self._has_stored:
+            self._begin_segment()
+        return self._segment
+
+    def is_unseen(self, stored: int) -> bool:
+        """True if lanes of other warps need not have seen what one lane of the program stored in this segment."""
+        return self.has_warps and stored >= self._exchange
+
     def acquire(self, address: int) -> None:
         """Order what other programs released at an address before all that follows in this program."""
         released = self._released.get(address)
@@ -129,6 +143,9 @@ class RaceCheck:
             prior = shadow.writers[places]
             self._check(prior, places, access, "reads", "wrote")
             self._check_lanes(shadow, prior, places, lanes, access)
+            newest = int(prior.max())
+            if newest >= self._barrier and not self._is_interleaved:
+                self.own_store = max(self.own_store, newest)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "reads, without an atomic,", "wrote by an atomic")
         if is_recorded:
@@ -155,6 +172,7 @@ class RaceCheck:
         self._check(prior, places, access, "writes", "wrote")
         self._check_lanes(shadow, prior, places, lanes, access)
         shadow.writers[places] = self._segment
+        self._has_stored = True
         shadow.lanes[places] = lanes
         self._check_duplicates(shadow.lanes[places], lanes, access)
 
@@ -182,6 +200,7 @@ class RaceCheck:
     def _begin_segment(self) -> None:
         self._segment += 1
         self._owners.append(self._number)
+        self._has_stored = False
 
     def _record_first(self, array: Segments, places: Places) -> None:
         is_first = array[places] < self._launch

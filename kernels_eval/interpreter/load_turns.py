@@ -18,6 +18,9 @@ import numpy as np
 Loads = frozenset[int]
 """Numbers of the loads that a value was computed from, as far as that is followed."""
 NO_LOADS: Loads = frozenset()
+Marks = frozenset[Any]
+"""What holds for a value because of a load that it was computed from (kernels_eval.interpreter.own_stores)."""
+_NO_MARKS: Marks = frozenset()
 _LINE_BITS = 7
 _LINE_BYTES = 1 << _LINE_BITS
 _NEAR_LINES = (32 << 10) >> _LINE_BITS
@@ -55,6 +58,9 @@ class LoadTurns:
         """Begin a program, or several that run together."""
         self._turns: Any = 0.0
         self._share = 1.0
+        self._are_products_ahead = True
+        self.is_branched = False
+        """True in a branch, where nothing is fetched ahead."""
         self._loaded: dict[int, Any] = {}
         """Loads of this turn by number, with the programs that wait for them."""
         self._narrow: set[int] = set()
@@ -67,12 +73,13 @@ class LoadTurns:
         self.most = max(self.most, float(np.max(self._turns)), self._deepest)
         self.begin()
 
-    def begin_turn(self, stages: int, is_first: bool = False) -> None:
+    def begin_turn(self, stages: int, is_first: bool = False, are_products_ahead: bool = True) -> None:
         """Begin a turn of a loop, or what follows one.
 
         Args:
             stages: turns that the loop itself asks to have under way.
             is_first: the loop's first one, for which there is none before it to fetch ahead in.
+            are_products_ahead: False if the loop fetches nothing ahead for its products either.
         """
         if self._loaded:
             waits = self._share * functools.reduce(np.logical_or, self._loaded.values())
@@ -82,6 +89,13 @@ class LoadTurns:
             self._loaded.clear()
             self._narrow.clear()
         self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
+        self._are_products_ahead = are_products_ahead
+        self.is_branched = False
+
+    def keep_in_order(self) -> None:
+        """Note that nothing is fetched ahead for this turn."""
+        self._share = 1.0
+        self._are_products_ahead = False
 
     def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
         """Note a load; returns its number, to be passed on with its value.
@@ -108,10 +122,13 @@ class LoadTurns:
             return NO_LOADS
         self._number += 1
         self._loaded[self._number] = ~is_near
-        size = addresses.shape[1]
-        if size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED:
+        if self.is_branched or self.is_narrow(addresses.shape[1], itemsize):
             self._narrow.add(self._number)
         return frozenset((self._number,))
+
+    def is_narrow(self, size: int, itemsize: int) -> bool:
+        """True for a load of so many elements of so many bytes that nothing fetches ahead."""
+        return size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED
 
     def follow(self, loaded: Any, loads: Loads, *operands: Any) -> None:
         """Note what a load returned, whose pointers and mask are given, and the loads that it waited for."""
@@ -121,7 +138,7 @@ class LoadTurns:
 
     def multiply(self, *operands: Any) -> None:
         """Note that a matrix product takes these values."""
-        if self._is_fetched:
+        if self._is_fetched and self._are_products_ahead:
             for operand in operands:
                 for number in loads_of(operand) - self._narrow:
                     self._loaded.pop(number, None)
@@ -142,7 +159,20 @@ def deepened(result: Any, operands: tuple[Any, ...]) -> Any:
     depth = max(map(depth_of, operands))
     if depth:
         result.depth = depth
+    marked(result, operands)
     return result
+
+
+def marked(result: Any, operands: tuple[Any, ...]) -> Marks:
+    """Give a result the marks of its operands; returns them."""
+    found = _NO_MARKS
+    for operand in operands:
+        marks = getattr(operand, "marks", None)
+        if marks:
+            found |= marks
+    if found:
+        result.marks = found
+    return found
 
 
 def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:

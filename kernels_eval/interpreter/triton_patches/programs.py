@@ -17,6 +17,7 @@ from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -85,10 +86,12 @@ class _Launch:
         if self.polls < _PATIENCE:
             return
         index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
+        loops = OWN_STORES.suspend()
         self.run_next()
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.resume(state)
         REREADS.resume(reads)
+        OWN_STORES.resume(loops)
         self.polls = 0
 
 
@@ -150,4 +153,5 @@ def _content(ptr: Any) -> bytes:
 
 def _barrier(self: Any) -> None:
     RACES.barrier()
+    OWN_STORES.keep_in_order()
     OPERATION_LOG.counts["reduction"] += BARRIER_WAITS

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kernels_eval.interpreter import own_stores
 from kernels_eval.interpreter.load_turns import LoadTurns, deepened, loads_of, passed_on
 from kernels_eval.interpreter.triton_patches import control_flow
 
@@ -151,7 +152,8 @@ def test_a_sum_over_a_long_row_does_not_carry_the_loads_of_all_turns() -> None:
 
 def test_a_loop_names_its_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[int, bool]] = []
-    log = SimpleNamespace(begin_turn=lambda stages, is_first=False: begun.append((stages, is_first)))
-    monkeypatch.setattr(control_flow, "LOAD_TURNS", log)
+    log = SimpleNamespace(begin_turn=lambda stages, is_first=False, **_: begun.append((stages, is_first)))
+    for module in (control_flow, own_stores):
+        monkeypatch.setattr(module, "LOAD_TURNS", log)
     assert len(list(control_flow.counted(0, 3, 1, num_stages=4))) == 3
     assert begun == [(4, True), (4, False), (4, False), (1, False)]

@@ -37,6 +37,8 @@ from kernels_eval.interpreter.shadow_memory import (
 Program = tuple[int, int, int]
 _WARP_BITS = 5
 """Bits of a lane's number that tell it from the others of its warp."""
+_ENGINE = -1
+"""In the place of a lane: the engine that carries out accesses of descriptors."""
 _SEVERAL = -1
 """In `loaders`: lanes of several warps."""
 
@@ -58,6 +60,8 @@ class RaceCheck:
     """First segment of the program after its last barrier."""
     _exchange: int = 1
     """First segment of the program after its lanes last waited for one another, to exchange values or at a barrier."""
+    is_of_engine: bool = False
+    """True for the access of a descriptor, which no lane makes."""
     own_store: int = 0
     """Segment of the newest store of this program that the last load met; 0: it met none since the last barrier."""
     has_warps: bool = True
@@ -175,6 +179,8 @@ class RaceCheck:
         self._has_stored = True
         shadow.lanes[places] = lanes
         self._check_duplicates(shadow.lanes[places], lanes, access)
+        if self.is_of_engine:
+            shadow.lanes[places] = _ENGINE
 
     def atomic(self, shadow: Shadow, access: Access, is_write: bool, is_for_all: bool = True) -> None:
         """Check and record an atomic.
@@ -236,11 +242,19 @@ class RaceCheck:
         return is_recent & (owners[np.where(is_recent, prior - self._launch, 0)] != self._number)
 
     def _check_lanes(self, shadow: Shadow, prior: Segments, places: Places, lanes: Segments, access: Access) -> None:
-        is_own = prior >= self._barrier
+        is_own = prior >= self._program
         if not is_own.any():
             return
         assert shadow.lanes is not None
-        crossed = changed(is_own & (shadow.lanes[places] != lanes), access)
+        stored_by = shadow.lanes[places]
+        if access.values is None and (stored_by[is_own] == _ENGINE).any():
+            place = element(access, int(np.flatnonzero(is_own & (stored_by == _ENGINE))[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} loads {place}, which it stored by a descriptor: no barrier "
+                "waits until such a store is complete, the end of the launch does"
+            )
+        is_other = self.is_of_engine or stored_by != lanes
+        crossed = changed((prior >= self._barrier) & is_other, access)
         if crossed.size:
             place = element(access, int(crossed[0]), places.size)
             raise DataRaceError(

@@ -7,10 +7,13 @@ what a matrix product alone takes, which Triton fetches turns ahead, nor for lin
 A load whose address or mask comes from an earlier load waits for that one, in whatever loop, or in none: the longest
 chain of such loads counts where it is longer than the turns. Nor are scalars fetched ahead, or blocks of which a thread
 takes fewer than four bytes: the instruction that does it takes four at least.
+
+A program that asks an atomic until another one has let it go on, as a lock does, also waits for that one's turns.
 """
 
 import functools
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,9 +32,18 @@ _KEPT = 8
 """Loads whose lines are still there."""
 _LEAST_FETCHED = 4
 """Bytes of a thread."""
+_HANDED_ON = 3.0
+"""Turns that an atomic takes to let another program go on: a way to the L2 cache for each, and back."""
 _LARGEST = np.uint64(2**64 - 1)
 _FOLLOWED = 32
 """Loads of one value that are followed, the newest ones: a sum over a long row comes from those of every turn."""
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Mark of what an atomic found: turns after which another one let its program go on."""
+
+    turns: float
 
 
 class LoadTurns:
@@ -52,11 +64,15 @@ class LoadTurns:
         """Loads of the longest chain in which each waits for the one before."""
         self._is_fetched = stages > 1
         self._number = 0
+        self._released: dict[int, float] = {}
+        """By address, turns after which programs that wait for its last atomic go on."""
         self.begin()
 
     def begin(self) -> None:
         """Begin a program, or several that run together."""
         self._turns: Any = 0.0
+        self._waited = 0.0
+        """Turns of other programs that it waited for."""
         self._share = 1.0
         self._are_products_ahead = True
         self.is_branched = False
@@ -70,7 +86,7 @@ class LoadTurns:
     def end(self) -> None:
         """End what `begin` began."""
         self.begin_turn(1)
-        self.most = max(self.most, float(np.max(self._turns)), self._deepest)
+        self.most = max(self.most, self._waited + float(np.max(self._turns)), self._deepest)
         self.begin()
 
     def begin_turn(self, stages: int, is_first: bool = False, are_products_ahead: bool = True) -> None:
@@ -91,6 +107,20 @@ class LoadTurns:
         self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
         self._are_products_ahead = are_products_ahead
         self.is_branched = False
+
+    def release(self, address: int) -> Awaited:
+        """Note an atomic on one address; returns the mark of what it found."""
+        self.begin_turn(1)
+        before = self._released.get(address, 0.0)
+        self._released[address] = max(before, self._waited + float(np.max(self._turns)) + _HANDED_ON)
+        return Awaited(before)
+
+    def wait(self, marks: Marks) -> None:
+        """Note that a program goes on only once a value with these marks lets it."""
+        own = self._waited + float(np.max(self._turns))
+        for mark in marks:
+            if isinstance(mark, Awaited):
+                self._waited += max(0.0, mark.turns - own)
 
     def keep_in_order(self) -> None:
         """Note that nothing is fetched ahead for this turn."""

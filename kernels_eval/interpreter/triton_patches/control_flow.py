@@ -130,6 +130,7 @@ def _plain(value: Any) -> Any:
 def _turn(value: Any) -> Any:
     """Return the truth of a `while` loop's condition, before each of its turns."""
     LOAD_TURNS.begin_turn(1)
+    LOAD_TURNS.wait(getattr(getattr(value, "handle", None), "marks", frozenset()))
     OWN_STORES.keep_in_order()
     return _condition(value)
 

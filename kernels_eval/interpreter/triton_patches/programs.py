@@ -139,6 +139,7 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()
+    before.marks = frozenset((LOAD_TURNS.release(address),))
     if orders and sem in _RELEASES:
         RACES.release(address)
     _LAUNCH.poll(is_idle=_content(ptr) == before.data.tobytes())

@@ -7,9 +7,10 @@ Only atomics on one address (not on a block of them) order programs. A store tha
 conflicts with nothing: its result is the same in any order.
 
 Lanes of one program conflict if one store gives an element two values, or if a lane loads or overwrites what another
-lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address). Nor may a lane overwrite what
-a lane of another warp has loaded: each warp runs ahead as far as it can. A reduction, a product or a new arrangement of
-a block in between makes them wait for one another. 32 neighbours of a block lie in one warp.
+lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address whose result is used). Nor may a
+lane overwrite what a lane of another warp has loaded, or touch what one updates by an atomic: each warp runs ahead as
+far as it can. A reduction, a product or a new arrangement of a block in between makes them wait for one another. 32
+neighbours of a block lie in one warp.
 
 Each storage has a shadow: for each element the last plain writer, the first reader and the first atomic of the
 launch, and the lane that stored it. A program runs to its end before the next one starts, so the first reader
@@ -17,6 +18,7 @@ suffices: if it is the program that writes, no other program has read before. Pr
 that rise with each program, barrier and release, over all launches: shadows are never cleared.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +64,8 @@ class RaceCheck:
     """First segment of the program after its lanes last waited for one another, to exchange values or at a barrier."""
     is_of_engine: bool = False
     """True for the access of a descriptor, which no lane makes."""
+    is_answered: bool = True
+    """False for an atomic whose result nobody uses."""
     own_store: int = 0
     """Segment of the newest store of this program that the last load met; 0: it met none since the last barrier."""
     has_warps: bool = True
@@ -138,7 +142,18 @@ class RaceCheck:
                 for number, segment in known.items():
                     released[number] = max(segment, released.get(number, 0))
         released[self._number] = self._segment
-        self.barrier()
+        if self.is_answered:
+            self.barrier()
+        else:
+            self._begin_segment()
+
+    def unanswered(self, atomic: Callable[[], Any]) -> None:
+        """Carry out an atomic whose result nobody uses: its program's lanes do not wait for it."""
+        self.is_answered = False
+        try:
+            atomic()
+        finally:
+            self.is_answered = True
 
     def load(self, shadow: Shadow, access: Access, is_recorded: bool) -> None:
         """Check a plain load. `is_recorded`: False for memory that no kernel is going to write."""
@@ -152,6 +167,7 @@ class RaceCheck:
                 self.own_store = max(self.own_store, newest)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "reads, without an atomic,", "wrote by an atomic")
+            self._check_updaters(shadow, places, lanes, access)
         if is_recorded:
             if shadow.readers is None:
                 shadow.readers = shadow.elements()
@@ -170,6 +186,7 @@ class RaceCheck:
             self._check_loaders(shadow.loads[places], shadow.loaders[places], places, lanes, access)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "writes, without an atomic,", "wrote by an atomic")
+            self._check_updaters(shadow, places, lanes, access)
         if shadow.writers is None or shadow.lanes is None:
             shadow.writers, shadow.lanes = shadow.elements(), shadow.elements()
         prior = shadow.writers[places]
@@ -189,10 +206,12 @@ class RaceCheck:
             is_write: False for a volatile load.
             is_for_all: False for one of the scope `cta`, which is atomic among the lanes of its own program alone.
         """
-        places, _ = places_of(shadow, access)
+        places, lanes = places_of(shadow, access)
         if shadow.writers is not None:
             prior = shadow.writers[places]
             self._check(prior, places, access, "updates by an atomic", "wrote without one")
+            if is_write and self.has_warps and shadow.lanes is not None:
+                self._check_crossed(prior, shadow.lanes[places], places, lanes, access, "updates", "stored it")
         if not is_write:
             return
         if shadow.readers is not None:
@@ -202,6 +221,8 @@ class RaceCheck:
         elif not is_for_all:
             self._check(shadow.atomics[places], places, access, "updates, with scope='cta',", "updated by an atomic")
         self._record_first(shadow.atomics, places)
+        if self.has_warps:
+            self._record_updaters(shadow, places, lanes)
 
     def _begin_segment(self) -> None:
         self._segment += 1
@@ -221,6 +242,15 @@ class RaceCheck:
         loaders[places] = lanes
         is_shared |= _in_other_warps(loaders[places], lanes)  # lanes of this load have elements in common
         loaders[places[is_shared]] = _SEVERAL
+
+    def _record_updaters(self, shadow: Shadow, places: Places, lanes: Segments) -> None:
+        if shadow.updates is None or shadow.updaters is None:
+            shadow.updates, shadow.updaters = shadow.elements(), shadow.elements()
+        is_shared = (shadow.updates[places] >= self._exchange) & (shadow.updaters[places] != lanes)
+        shadow.updates[places] = self._segment
+        shadow.updaters[places] = lanes
+        is_shared |= shadow.updaters[places] != lanes
+        shadow.updaters[places[is_shared]] = _SEVERAL
 
     def _check(self, prior: Segments, places: Places, access: Access, does: str, did: str) -> None:
         """Raise DataRaceError if an element was last touched by another program, in an order that is not defined."""
@@ -260,6 +290,24 @@ class RaceCheck:
             raise DataRaceError(
                 f"program {self._indices[self._number]} {'loads' if access.values is None else 'overwrites'} {place} "
                 "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
+            )
+
+    def _check_updaters(self, shadow: Shadow, places: Places, lanes: Segments, access: Access) -> None:
+        if shadow.updates is not None and shadow.updaters is not None:
+            does = "loads" if access.values is None else "overwrites"
+            stored_by = shadow.updaters[places]
+            self._check_crossed(shadow.updates[places], stored_by, places, lanes, access, does, "updated it")
+
+    def _check_crossed(
+        self, prior: Segments, by: Segments, places: Places, lanes: Segments, access: Access, does: str, did: str
+    ) -> None:
+        """Raise DataRaceError if another lane touched an element since lanes last waited for one another."""
+        crossed = np.flatnonzero((prior >= self._exchange) & (by != lanes))
+        if crossed.size:
+            place = element(access, int(crossed[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} {does} {place} in another lane than one that {did}: lanes "
+                "wait for one another only at tl.debug_barrier()"
             )
 
     def _check_loaders(

@@ -17,6 +17,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import UnevenError
+from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.dead_products import without_dead_products
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.own_stores import OWN_STORES
@@ -218,6 +219,7 @@ GLOBALS: dict[str, Any] = {
     "_kernel_condition": _condition,
     "_kernel_branch": _branch,
     "_kernel_joined": OWN_STORES.join,
+    "_kernel_unanswered": RACES.unanswered,
     "_kernel_turn": _turn,
     "_kernel_ended": _ended,
     "_kernel_constant": _constant,
@@ -265,6 +267,12 @@ class _Rewriting(ast.NodeTransformer):
         self.generic_visit(node)
         return _call(node, "_kernel_value", node.value) if node.attr == "value" else node
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call) and _name_of(node.value.func).startswith("atomic_"):
+            node.value = _call(node, "_kernel_unanswered", _thunk(node.value))
+        return node
+
     def visit_If(self, node: ast.If) -> Any:
         if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
             node.test = _call(node.test, "_kernel_constant", node.test)
@@ -300,8 +308,11 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _is_unrolled(loop: ast.For) -> bool:
-    name = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
-    return getattr(name, "attr", getattr(name, "id", None)) != "range"
+    return _name_of(loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter) != "range"
+
+
+def _name_of(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def _counters_read_later(function: ast.FunctionDef) -> frozenset[str]:

@@ -60,6 +60,30 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
         ),
         [0.0, 1.0, 2.0],
     ),
+    "atomics of other lanes between barriers": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.debug_barrier()\n"
+            "    tl.atomic_add(s_ptr + 7 - i, 1.0)\n    tl.debug_barrier()\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n",
+            1,
+        ),
+        [1.0, 2.0, 3.0],
+    ),
+    "atomics of the same lanes": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(s_ptr + i, 1.0)\n"
+            "    tl.store(o_ptr + i, tl.load(s_ptr + i))\n",
+            1,
+        ),
+        [1.0, 2.0, 3.0],
+    ),
+    "an atomic whose result is used is a barrier": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    n = tl.atomic_add(l_ptr, 1)\n"
+            "    tl.store(o_ptr + i, tl.load(s_ptr + 7 - i) + n)\n",
+            1,
+        ),
+        [7.0, 6.0, 5.0],
+    ),
     "the same value by all": (launch("    tl.store(o_ptr, tl.load(x_ptr + 3))\n"), [3.0, 0.0]),
     "a lock around a read, a change and a write": (
         launch(
@@ -210,6 +234,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         ),
         "a descriptor's load of what lanes stored": (
             launch(ENGINE + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.store(o_ptr + i, d.load([0]))\n", 1),
+            "tl.debug_barrier()",
+        ),
+        "atomics of other lanes, loaded": (
+            launch(I8 + "    tl.atomic_add(s_ptr + i % 4, 1.0)\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n", 1),
+            "one that updated it",
+        ),
+        "atomics on what other lanes stored": (
+            launch(I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(s_ptr + 7 - i, 1.0)\n", 1),
+            "one that stored it",
+        ),
+        "an atomic whose result nobody uses is no barrier": (
+            launch(
+                I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(l_ptr, 1)\n"
+                "    tl.store(o_ptr + i, tl.load(s_ptr + 7 - i))\n",
+                1,
+            ),
             "tl.debug_barrier()",
         ),
         "two values for one element": (

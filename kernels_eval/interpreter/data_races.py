@@ -67,7 +67,8 @@ class RaceCheck:
     is_answered: bool = True
     """False for an atomic whose result nobody uses."""
     own_store: int = 0
-    """Segment of the newest store of this program that the last load met; 0: it met none since the last barrier."""
+    """Segment of the newest store, or atomic, of this program that the last load met; 0: it met none since the last
+    barrier."""
     has_warps: bool = True
     """False if the launch's programs are of one warp, whose lanes load together."""
     _owners: list[int] = field(default_factory=list)
@@ -162,12 +163,12 @@ class RaceCheck:
             prior = shadow.writers[places]
             self._check(prior, places, access, "reads", "wrote")
             self._check_lanes(shadow, prior, places, lanes, access)
-            newest = int(prior.max())
-            if newest >= self._barrier and not self._is_interleaved:
-                self.own_store = max(self.own_store, newest)
+            self._note_own(prior)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "reads, without an atomic,", "wrote by an atomic")
             self._check_updaters(shadow, places, lanes, access)
+        if shadow.updates is not None:
+            self._note_own(shadow.updates[places])
         if is_recorded:
             if shadow.readers is None:
                 shadow.readers = shadow.elements()
@@ -229,6 +230,11 @@ class RaceCheck:
         self._owners.append(self._number)
         self._has_stored = False
 
+    def _note_own(self, prior: Segments) -> None:
+        newest = int(prior.max())
+        if newest >= self._barrier and not self._is_interleaved:
+            self.own_store = max(self.own_store, newest)
+
     def _record_first(self, array: Segments, places: Places) -> None:
         is_first = array[places] < self._launch
         if is_first.all():
@@ -248,6 +254,7 @@ class RaceCheck:
             shadow.updates, shadow.updaters = shadow.elements(), shadow.elements()
         is_shared = (shadow.updates[places] >= self._exchange) & (shadow.updaters[places] != lanes)
         shadow.updates[places] = self._segment
+        self._has_stored = True
         shadow.updaters[places] = lanes
         is_shared |= shadow.updaters[places] != lanes
         shadow.updaters[places[is_shared]] = _SEVERAL

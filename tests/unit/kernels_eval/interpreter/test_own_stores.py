@@ -55,6 +55,10 @@ PASSES = {
 }
 REFUSED = {
     "a scalar in a block": (MEAN + "    tl.store(o_ptr + i, v - tl.load(s_ptr))\n", "a scalar that one thread"),
+    "a scalar that one thread has added to": (
+        MEAN.replace("tl.store(s_ptr,", "tl.atomic_add(s_ptr,") + "    tl.store(o_ptr + i, v - tl.load(s_ptr))\n",
+        "a scalar that one thread",
+    ),
     "a scalar, computed with, in a block": (
         MEAN + "    m = tl.load(s_ptr) / 8\n    tl.store(o_ptr + i, tl.full([256], m, tl.float32))\n",
         "a scalar that one thread",
@@ -65,6 +69,10 @@ REFUSED = {
     ),
     "a loop of three stages": (chain(", num_stages=3"), "num_stages=3"),
     "a loop of five stages": (chain(", num_stages=5", back=2), "num_stages=5"),
+    "what atomics of the last turn added to": (
+        chain(", num_stages=3").replace("tl.store(o_ptr + t * 256 + i, o", "tl.atomic_add(o_ptr + t * 256 + i, o"),
+        "num_stages=3",
+    ),
     "what this turn has stored": (
         chain(", num_stages=2").replace("o = tl.load(o_ptr + (t - 1)", "tl.store(o_ptr + t * 256 + i, v)\n        "
                                         "o = tl.load(o_ptr + t"),

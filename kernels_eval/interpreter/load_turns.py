@@ -22,7 +22,7 @@ Loads = frozenset[int]
 """Numbers of the loads that a value was computed from, as far as that is followed."""
 NO_LOADS: Loads = frozenset()
 Marks = frozenset[Any]
-"""What holds for a value because of a load that it was computed from (kernels_eval.interpreter.own_stores)."""
+"""Properties that a value has from loads that it was computed from (kernels_eval.interpreter.own_stores)."""
 _NO_MARKS: Marks = frozenset()
 _LINE_BITS = 7
 _LINE_BYTES = 1 << _LINE_BITS

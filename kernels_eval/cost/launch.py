@@ -36,6 +36,10 @@ SECTOR_BYTES = 32
 """Least that a GPU reads or writes at once."""
 SECTOR_ELEMENTS = 8
 """Elements whose atomics meet. Bytes would fill at another number of rows for each type, and rows are reduced."""
+AMD_OPTIONS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack", "allow_flush_denorm", "schedule_hint")
+"""Options that Triton's launcher takes on AMD's devices alone."""
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", *AMD_OPTIONS)
+"""Options of a launch that decide what a compiled kernel needs, and where it can be launched."""
 HostWait = Literal["read", "synchronise", "upload"]
 """Reason of the device's wait: a value that host code reads, a synchronisation, an upload of what host code made."""
 
@@ -112,7 +116,7 @@ class Launch(FrozenModel):
     divisible: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
     """Arguments that are multiples of 16, by name or path."""
     options: dict[Name, int] = Field(default_factory=dict, max_length=16)
-    """`num_warps`, `num_stages`, `num_ctas`, `maxnreg`, where given."""
+    """Those of LAUNCH_OPTIONS, where given."""
     host_wait: HostWait | None = None
     """Not a launch, but a wait for the host (kernels_eval.cost.host_waits)."""
 

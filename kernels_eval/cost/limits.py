@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.launch import AMD_OPTIONS, Launch
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.verdict import Resources
 
@@ -40,19 +40,23 @@ class Limits:
     """Registers are given to warps in multiples of this."""
     reserved_bytes: int = 1024
     """Shared memory that the system takes of each block."""
+    processors: int | None = None
+    """Of the largest device; None: not known."""
+    cluster: int = 1
+    """Most blocks of a cluster (`num_ctas`)."""
 
 
 _CDNA_REGISTERS = 4 * 512 * 64
 ARCHITECTURES = {
     "cuda:70": Limits(96 << 10, 96 << 10, 64, 32, reserved_bytes=0),
     "cuda:75": Limits(64 << 10, 64 << 10, 32, 16, reserved_bytes=0),
-    "cuda:80": Limits(163 << 10, 164 << 10, 64, 32),
+    "cuda:80": Limits(163 << 10, 164 << 10, 64, 32, processors=108),
     "cuda:86": Limits(99 << 10, 100 << 10, 48, 16),
     "cuda:87": Limits(163 << 10, 164 << 10, 48, 16),
     "cuda:89": Limits(99 << 10, 100 << 10, 48, 24),
-    "cuda:90": Limits(227 << 10, 228 << 10, 64, 32),
-    "cuda:100": Limits(227 << 10, 228 << 10, 64, 32),
-    "cuda:103": Limits(227 << 10, 228 << 10, 64, 32),
+    "cuda:90": Limits(227 << 10, 228 << 10, 64, 32, processors=132, cluster=16),
+    "cuda:100": Limits(227 << 10, 228 << 10, 64, 32, processors=148, cluster=16),
+    "cuda:103": Limits(227 << 10, 228 << 10, 64, 32, cluster=16),
     "cuda:120": Limits(99 << 10, 100 << 10, 48, 24),
     "cuda:121": Limits(99 << 10, 100 << 10, 48, 24),
     "hip:gfx90a": Limits(64 << 10, 64 << 10, 32, 32, _CDNA_REGISTERS, 1024, 64, 512, 0),
@@ -70,7 +74,7 @@ class Exceeded(NamedTuple):
 
 
 def limit_of_launch(launch: Launch, targets: Iterable[str]) -> Exceeded | None:
-    """Return the limit that a launch exceeds by its grid or its number of warps, on one of the targets."""
+    """Return the limit that a launch exceeds on one of the targets: by its grid, its warps, or its options."""
     for direction, size, most in zip("xyz", launch.grid or (), GRID, strict=False):
         if size > most:
             message = f"{launch.kernel}: a grid of {size} programs in {direction}, a GPU takes {most}"
@@ -83,6 +87,27 @@ def limit_of_launch(launch: Launch, targets: Iterable[str]) -> Exceeded | None:
             return Exceeded(
                 ErrorCategory.THREAD_LIMIT, f"{launch.kernel}: {found}, {target} takes {limits.block_threads}"
             )
+        refused = _refused_options(launch, target, limits)
+        if refused is not None:
+            return Exceeded(ErrorCategory.EXCEPTION, f"{launch.kernel}: {refused}")
+    return None
+
+
+def _refused_options(launch: Launch, target: str, limits: Limits | None) -> str | None:
+    """Return why a target takes no launch with these options."""
+    foreign = next((name for name in launch.options if name in AMD_OPTIONS), None)
+    if foreign is not None and target.startswith("cuda:"):
+        return f"Triton's launcher takes the option {foreign} on AMD's devices alone, and raises a KeyError on {target}"
+    if limits is None:
+        return None
+    blocks = launch.options.get("num_ctas", 1)
+    if blocks > limits.cluster:
+        return f"num_ctas={blocks}: a cluster has at most {limits.cluster} blocks on {target}"
+    if launch.options.get("launch_cooperative_grid") and limits.processors is not None:
+        together = limits.processors * min(limits.processor_blocks, limits.processor_warps // launch.warps)
+        if launch.programs * blocks > together:
+            found = f"{launch.programs * blocks:.0f} blocks of {launch.warps} warps"
+            return f"a cooperative launch of {found}: {target} holds {together} at once at most"
     return None
 
 

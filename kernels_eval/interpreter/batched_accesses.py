@@ -31,6 +31,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _SIZE_BITS, _PROGRAM_BITS = 20, 26
 """A lane's number: from bit 0 its place in the block, then the size of the block, then the program."""
 _SHIFT = np.uint64(SECTOR_BYTES.bit_length() - 1)
+_SOME_SEGMENT = 2**31 - 1
 _MANY = -1
 """In `readers`: several programs. In `loaders`: several lanes."""
 
@@ -106,6 +107,7 @@ class BatchedAccesses:
         """Load from the same addresses in all programs of the batch. `rest`: values of lanes that are masked off."""
         itemsize = rest.itemsize
         flat, mask = _taking_part(addresses, mask)
+        RACES.own_store = 0
         self._count_lanes(addresses.size * self.l2_bytes.size, flat.size * self.l2_bytes.size, itemsize)
         if not flat.size:
             return rest
@@ -124,6 +126,7 @@ class BatchedAccesses:
     def load(self, addresses: Addresses, mask: Flags | None, rest: Any) -> Any:
         """Load; all arrays have an axis of programs before the others. `rest`: values of lanes that are masked off."""
         flat, mask = _taking_part(addresses, mask)
+        RACES.own_store = 0
         self._count_lanes(addresses.size, flat.size, rest.itemsize)
         if not flat.size:
             return rest
@@ -190,6 +193,8 @@ class BatchedAccesses:
         places = place.elements
         if touched.writers is not None:
             _require_own(touched.writers[places], who)
+            if touched.writers[places].any():
+                RACES.own_store = _SOME_SEGMENT
         readers, programs = self._readers(region, touched), who >> _PROGRAM_BITS
         if RACES.has_warps:
             if touched.loaders is None:

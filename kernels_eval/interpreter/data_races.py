@@ -7,9 +7,10 @@ Only atomics on one address (not on a block of them) order programs. A store tha
 conflicts with nothing: its result is the same in any order.
 
 Lanes of one program conflict if one store gives an element two values, or if a lane loads or overwrites what another
-lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address). Nor may a lane overwrite what
-a lane of another warp has loaded: each warp runs ahead as far as it can. A reduction, a product or a new arrangement of
-a block in between makes them wait for one another. 32 neighbours of a block lie in one warp.
+lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address whose result is used). Nor may a
+lane overwrite what a lane of another warp has loaded, or touch what one updates by an atomic: each warp runs ahead as
+far as it can. A reduction, a product or a new arrangement of a block in between makes them wait for one another. 32
+neighbours of a block lie in one warp.
 
 Each storage has a shadow: for each element the last plain writer, the first reader and the first atomic of the
 launch, and the lane that stored it. A program runs to its end before the next one starts, so the first reader
@@ -17,6 +18,7 @@ suffices: if it is the program that writes, no other program has read before. Pr
 that rise with each program, barrier and release, over all launches: shadows are never cleared.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +39,8 @@ from kernels_eval.interpreter.shadow_memory import (
 Program = tuple[int, int, int]
 _WARP_BITS = 5
 """Bits of a lane's number that tell it from the others of its warp."""
+_ENGINE = -1
+"""In the place of a lane: the engine that carries out accesses of descriptors."""
 _SEVERAL = -1
 """In `loaders`: lanes of several warps."""
 
@@ -58,6 +62,13 @@ class RaceCheck:
     """First segment of the program after its last barrier."""
     _exchange: int = 1
     """First segment of the program after its lanes last waited for one another, to exchange values or at a barrier."""
+    is_of_engine: bool = False
+    """True for the access of a descriptor, which no lane makes."""
+    is_answered: bool = True
+    """False for an atomic whose result nobody uses."""
+    own_store: int = 0
+    """Segment of the newest store, or atomic, of this program that the last load met; 0: it met none since the last
+    barrier."""
     has_warps: bool = True
     """False if the launch's programs are of one warp, whose lanes load together."""
     _owners: list[int] = field(default_factory=list)
@@ -69,6 +80,8 @@ class RaceCheck:
     _acquired: list[dict[int, int]] = field(default_factory=list)
     """Entries of `_released` that the program that runs has acquired."""
     _number: int = 0
+    _has_stored: bool = False
+    """True if the program has stored anything in the segment that runs."""
     _is_interleaved: bool = False
     """True once a program ran while another one waited."""
 
@@ -106,6 +119,16 @@ class RaceCheck:
         self._begin_segment()
         self._exchange = self._segment
 
+    def begin_turn(self) -> int:
+        """Begin a turn of a loop; returns the segment of what it stores until its lanes wait for one another."""
+        if self._has_stored:
+            self._begin_segment()
+        return self._segment
+
+    def is_unseen(self, stored: int) -> bool:
+        """True if lanes of other warps need not have seen what one lane of the program stored in this segment."""
+        return self.has_warps and stored >= self._exchange
+
     def acquire(self, address: int) -> None:
         """Order what other programs released at an address before all that follows in this program."""
         released = self._released.get(address)
@@ -120,7 +143,18 @@ class RaceCheck:
                 for number, segment in known.items():
                     released[number] = max(segment, released.get(number, 0))
         released[self._number] = self._segment
-        self.barrier()
+        if self.is_answered:
+            self.barrier()
+        else:
+            self._begin_segment()
+
+    def unanswered(self, atomic: Callable[[], Any]) -> None:
+        """Carry out an atomic whose result nobody uses: its program's lanes do not wait for it."""
+        self.is_answered = False
+        try:
+            atomic()
+        finally:
+            self.is_answered = True
 
     def load(self, shadow: Shadow, access: Access, is_recorded: bool) -> None:
         """Check a plain load. `is_recorded`: False for memory that no kernel is going to write."""
@@ -129,8 +163,12 @@ class RaceCheck:
             prior = shadow.writers[places]
             self._check(prior, places, access, "reads", "wrote")
             self._check_lanes(shadow, prior, places, lanes, access)
+            self._note_own(prior)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "reads, without an atomic,", "wrote by an atomic")
+            self._check_updaters(shadow, places, lanes, access)
+        if shadow.updates is not None:
+            self._note_own(shadow.updates[places])
         if is_recorded:
             if shadow.readers is None:
                 shadow.readers = shadow.elements()
@@ -149,14 +187,18 @@ class RaceCheck:
             self._check_loaders(shadow.loads[places], shadow.loaders[places], places, lanes, access)
         if shadow.atomics is not None:
             self._check(shadow.atomics[places], places, access, "writes, without an atomic,", "wrote by an atomic")
+            self._check_updaters(shadow, places, lanes, access)
         if shadow.writers is None or shadow.lanes is None:
             shadow.writers, shadow.lanes = shadow.elements(), shadow.elements()
         prior = shadow.writers[places]
         self._check(prior, places, access, "writes", "wrote")
         self._check_lanes(shadow, prior, places, lanes, access)
         shadow.writers[places] = self._segment
+        self._has_stored = True
         shadow.lanes[places] = lanes
         self._check_duplicates(shadow.lanes[places], lanes, access)
+        if self.is_of_engine:
+            shadow.lanes[places] = _ENGINE
 
     def atomic(self, shadow: Shadow, access: Access, is_write: bool, is_for_all: bool = True) -> None:
         """Check and record an atomic.
@@ -165,10 +207,12 @@ class RaceCheck:
             is_write: False for a volatile load.
             is_for_all: False for one of the scope `cta`, which is atomic among the lanes of its own program alone.
         """
-        places, _ = places_of(shadow, access)
+        places, lanes = places_of(shadow, access)
         if shadow.writers is not None:
             prior = shadow.writers[places]
             self._check(prior, places, access, "updates by an atomic", "wrote without one")
+            if is_write and self.has_warps and shadow.lanes is not None:
+                self._check_crossed(prior, shadow.lanes[places], places, lanes, access, "updates", "stored it")
         if not is_write:
             return
         if shadow.readers is not None:
@@ -178,10 +222,18 @@ class RaceCheck:
         elif not is_for_all:
             self._check(shadow.atomics[places], places, access, "updates, with scope='cta',", "updated by an atomic")
         self._record_first(shadow.atomics, places)
+        if self.has_warps:
+            self._record_updaters(shadow, places, lanes)
 
     def _begin_segment(self) -> None:
         self._segment += 1
         self._owners.append(self._number)
+        self._has_stored = False
+
+    def _note_own(self, prior: Segments) -> None:
+        newest = int(prior.max())
+        if newest >= self._barrier and not self._is_interleaved:
+            self.own_store = max(self.own_store, newest)
 
     def _record_first(self, array: Segments, places: Places) -> None:
         is_first = array[places] < self._launch
@@ -196,6 +248,16 @@ class RaceCheck:
         loaders[places] = lanes
         is_shared |= _in_other_warps(loaders[places], lanes)  # lanes of this load have elements in common
         loaders[places[is_shared]] = _SEVERAL
+
+    def _record_updaters(self, shadow: Shadow, places: Places, lanes: Segments) -> None:
+        if shadow.updates is None or shadow.updaters is None:
+            shadow.updates, shadow.updaters = shadow.elements(), shadow.elements()
+        is_shared = (shadow.updates[places] >= self._exchange) & (shadow.updaters[places] != lanes)
+        shadow.updates[places] = self._segment
+        self._has_stored = True
+        shadow.updaters[places] = lanes
+        is_shared |= shadow.updaters[places] != lanes
+        shadow.updaters[places[is_shared]] = _SEVERAL
 
     def _check(self, prior: Segments, places: Places, access: Access, does: str, did: str) -> None:
         """Raise DataRaceError if an element was last touched by another program, in an order that is not defined."""
@@ -217,16 +279,42 @@ class RaceCheck:
         return is_recent & (owners[np.where(is_recent, prior - self._launch, 0)] != self._number)
 
     def _check_lanes(self, shadow: Shadow, prior: Segments, places: Places, lanes: Segments, access: Access) -> None:
-        is_own = prior >= self._barrier
+        is_own = prior >= self._program
         if not is_own.any():
             return
         assert shadow.lanes is not None
-        crossed = changed(is_own & (shadow.lanes[places] != lanes), access)
+        stored_by = shadow.lanes[places]
+        if access.values is None and (stored_by[is_own] == _ENGINE).any():
+            place = element(access, int(np.flatnonzero(is_own & (stored_by == _ENGINE))[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} loads {place}, which it stored by a descriptor: no barrier "
+                "waits until such a store is complete, the end of the launch does"
+            )
+        is_other = self.is_of_engine or stored_by != lanes
+        crossed = changed((prior >= self._barrier) & is_other, access)
         if crossed.size:
             place = element(access, int(crossed[0]), places.size)
             raise DataRaceError(
                 f"program {self._indices[self._number]} {'loads' if access.values is None else 'overwrites'} {place} "
                 "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
+            )
+
+    def _check_updaters(self, shadow: Shadow, places: Places, lanes: Segments, access: Access) -> None:
+        if shadow.updates is not None and shadow.updaters is not None:
+            does = "loads" if access.values is None else "overwrites"
+            stored_by = shadow.updaters[places]
+            self._check_crossed(shadow.updates[places], stored_by, places, lanes, access, does, "updated it")
+
+    def _check_crossed(
+        self, prior: Segments, by: Segments, places: Places, lanes: Segments, access: Access, does: str, did: str
+    ) -> None:
+        """Raise DataRaceError if another lane touched an element since lanes last waited for one another."""
+        crossed = np.flatnonzero((prior >= self._exchange) & (by != lanes))
+        if crossed.size:
+            place = element(access, int(crossed[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} {does} {place} in another lane than one that {did}: lanes "
+                "wait for one another only at tl.debug_barrier()"
             )
 
     def _check_loaders(

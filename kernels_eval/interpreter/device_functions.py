@@ -1,6 +1,7 @@
 """Interpreter process: functions of CUDA's device library on NumPy arrays.
 
-Functions of floats compute in double precision and round once; `fast_` and `_rn` variants are as exact as the others.
+Functions of floats compute in double precision and round once; `fast_` and `_rn` variants are as exact as the others,
+but for circular ones of large arguments, and quotients by large numbers.
 Definitions: CUDA Math API, and for conversions out of range the instruction `cvt` of the PTX ISA.
 """
 
@@ -44,6 +45,7 @@ def _directed(function: Function, mode: str, narrow: Any = None) -> Function:
     return rounded
 
 
+_TURNS = _directed(lambda x: x * _WIDE(np.float32(1 / (2 * math.pi))), "z")
 _ROUND: dict[str, Function] = {"n": np.rint, "z": np.trunc, "d": np.floor, "u": np.ceil}
 
 
@@ -182,6 +184,25 @@ def _cosine_of_pi(x: Array) -> Array:
     return np.where((rest == 0.5) | (rest == 1.5), 0.0, np.cos(math.pi * rest))
 
 
+def sine_of_turns(x: Array) -> Array:
+    """Return the sine as the special function unit has it: of x / (2 pi), which is cut to float32 before it."""
+    return np.sin(2 * math.pi * _turns(x))
+
+
+def cosine_of_turns(x: Array) -> Array:
+    """Return the cosine in the same way."""
+    return np.cos(2 * math.pi * _turns(x))
+
+
+def _turns(x: Array) -> Array:
+    return _TURNS(x.astype(np.float32)).astype(np.float64)
+
+
+def _divided(x: Array, y: Array) -> Array:
+    """Divide; by more than 2^126 the quotient is zero (`div.approx.f32`)."""
+    return np.where((abs(y) > 2.0**126) & np.isfinite(y), x * y.dtype.type(0), np.divide(x, y))
+
+
 def _norm(*arrays: Array) -> Array:
     return np.sqrt(sum(array.astype(_WIDE) ** 2 for array in arrays))
 
@@ -212,14 +233,15 @@ FUNCTIONS: dict[str, Function] = {
     "expm1": _double(np.expm1), "log": _double(np.log), "log2": _double(np.log2), "log10": _double(np.log10),
     "log1p": _double(np.log1p), "fast_expf": _double(np.exp), "fast_exp10f": _double(lambda x: 10.0**x),
     "fast_logf": _double(np.log), "fast_log2f": _double(np.log2), "fast_log10f": _double(np.log10),
-    "fast_dividef": np.divide, "hypot": _norm, "norm3d": _norm, "norm4d": _norm,
+    "fast_dividef": _divided, "hypot": _norm, "norm3d": _norm, "norm4d": _norm,
     "rhypot": lambda *x: 1 / _norm(*x), "rnorm3d": lambda *x: 1 / _norm(*x), "rnorm4d": lambda *x: 1 / _norm(*x),
     # circular and hyperbolic functions
     "sin": _double(np.sin), "cos": _double(np.cos), "tan": _double(np.tan), "asin": _double(np.arcsin),
     "acos": _double(np.arccos), "atan": _double(np.arctan), "atan2": _double(np.arctan2), "sinh": _double(np.sinh),
     "cosh": _double(np.cosh), "tanh": _double(np.tanh), "asinh": _double(np.arcsinh), "acosh": _double(np.arccosh),
     "atanh": _double(np.arctanh), "sinpi": _double(_sine_of_pi), "cospi": _double(_cosine_of_pi),
-    "fast_sinf": _double(np.sin), "fast_cosf": _double(np.cos), "fast_tanf": _double(np.tan),
+    "fast_sinf": sine_of_turns, "fast_cosf": cosine_of_turns,
+    "fast_tanf": lambda x: sine_of_turns(x) / cosine_of_turns(x),
     # special functions
     "erf": _torch(torch.erf), "erfc": _torch(torch.erfc), "erfinv": _torch(torch.erfinv),
     "erfcx": _torch(torch.special.erfcx), "erfcinv": _torch(lambda x: torch.special.ndtri(x / 2) / -math.sqrt(2)),

@@ -18,6 +18,7 @@ from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
@@ -162,6 +163,7 @@ class KernelRuns:
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         REREADS.start()
         LOAD_TURNS.start(launch.options.get("num_stages", _STAGES), OPERATION_LOG.threads)
+        OWN_STORES.start(launch.options.get("num_stages", _STAGES))
         RACES.has_warps = launch.options.get("num_warps", 4) > 1
         DEPENDENCE.has_waited = not launch.options.get("launch_pdl")
 

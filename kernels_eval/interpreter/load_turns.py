@@ -7,10 +7,13 @@ what a matrix product alone takes, which Triton fetches turns ahead, nor for lin
 A load whose address or mask comes from an earlier load waits for that one, in whatever loop, or in none: the longest
 chain of such loads counts where it is longer than the turns. Nor are scalars fetched ahead, or blocks of which a thread
 takes fewer than four bytes: the instruction that does it takes four at least.
+
+A program that asks an atomic until another one has let it go on, as a lock does, also waits for that one's turns.
 """
 
 import functools
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,9 @@ import numpy as np
 Loads = frozenset[int]
 """Numbers of the loads that a value was computed from, as far as that is followed."""
 NO_LOADS: Loads = frozenset()
+Marks = frozenset[Any]
+"""Properties that a value has from loads that it was computed from (kernels_eval.interpreter.own_stores)."""
+_NO_MARKS: Marks = frozenset()
 _LINE_BITS = 7
 _LINE_BYTES = 1 << _LINE_BITS
 _NEAR_LINES = (32 << 10) >> _LINE_BITS
@@ -26,9 +32,18 @@ _KEPT = 8
 """Loads whose lines are still there."""
 _LEAST_FETCHED = 4
 """Bytes of a thread."""
+_HANDED_ON = 3.0
+"""Turns that an atomic takes to let another program go on: a way to the L2 cache for each, and back."""
 _LARGEST = np.uint64(2**64 - 1)
 _FOLLOWED = 32
 """Loads of one value that are followed, the newest ones: a sum over a long row comes from those of every turn."""
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Mark of what an atomic found: turns after which another one let its program go on."""
+
+    turns: float
 
 
 class LoadTurns:
@@ -49,12 +64,19 @@ class LoadTurns:
         """Loads of the longest chain in which each waits for the one before."""
         self._is_fetched = stages > 1
         self._number = 0
+        self._released: dict[int, float] = {}
+        """By address, turns after which programs that wait for its last atomic go on."""
         self.begin()
 
     def begin(self) -> None:
         """Begin a program, or several that run together."""
         self._turns: Any = 0.0
+        self._waited = 0.0
+        """Turns of other programs that it waited for."""
         self._share = 1.0
+        self._are_products_ahead = True
+        self.is_branched = False
+        """True in a branch, where nothing is fetched ahead."""
         self._loaded: dict[int, Any] = {}
         """Loads of this turn by number, with the programs that wait for them."""
         self._narrow: set[int] = set()
@@ -64,15 +86,16 @@ class LoadTurns:
     def end(self) -> None:
         """End what `begin` began."""
         self.begin_turn(1)
-        self.most = max(self.most, float(np.max(self._turns)), self._deepest)
+        self.most = max(self.most, self._waited + float(np.max(self._turns)), self._deepest)
         self.begin()
 
-    def begin_turn(self, stages: int, is_first: bool = False) -> None:
+    def begin_turn(self, stages: int, is_first: bool = False, are_products_ahead: bool = True) -> None:
         """Begin a turn of a loop, or what follows one.
 
         Args:
             stages: turns that the loop itself asks to have under way.
             is_first: the loop's first one, for which there is none before it to fetch ahead in.
+            are_products_ahead: False if the loop fetches nothing ahead for its products either.
         """
         if self._loaded:
             waits = self._share * functools.reduce(np.logical_or, self._loaded.values())
@@ -82,6 +105,27 @@ class LoadTurns:
             self._loaded.clear()
             self._narrow.clear()
         self._share = 1.0 if is_first else 1.0 / max(1, stages - 1)
+        self._are_products_ahead = are_products_ahead
+        self.is_branched = False
+
+    def release(self, address: int) -> Awaited:
+        """Note an atomic on one address; returns the mark of what it found."""
+        self.begin_turn(1)
+        before = self._released.get(address, 0.0)
+        self._released[address] = max(before, self._waited + float(np.max(self._turns)) + _HANDED_ON)
+        return Awaited(before)
+
+    def wait(self, marks: Marks) -> None:
+        """Note that a program goes on only once a value with these marks lets it."""
+        own = self._waited + float(np.max(self._turns))
+        for mark in marks:
+            if isinstance(mark, Awaited):
+                self._waited += max(0.0, mark.turns - own)
+
+    def keep_in_order(self) -> None:
+        """Note that nothing is fetched ahead for this turn."""
+        self._share = 1.0
+        self._are_products_ahead = False
 
     def load(self, addresses: Any, mask: Any, itemsize: int) -> Loads:
         """Note a load; returns its number, to be passed on with its value.
@@ -108,10 +152,13 @@ class LoadTurns:
             return NO_LOADS
         self._number += 1
         self._loaded[self._number] = ~is_near
-        size = addresses.shape[1]
-        if size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED:
+        if self.is_branched or self.is_narrow(addresses.shape[1], itemsize):
             self._narrow.add(self._number)
         return frozenset((self._number,))
+
+    def is_narrow(self, size: int, itemsize: int) -> bool:
+        """True for a load of so many elements of so many bytes that nothing fetches ahead."""
+        return size == 1 or max(1, size // self._threads) * itemsize < _LEAST_FETCHED
 
     def follow(self, loaded: Any, loads: Loads, *operands: Any) -> None:
         """Note what a load returned, whose pointers and mask are given, and the loads that it waited for."""
@@ -121,7 +168,7 @@ class LoadTurns:
 
     def multiply(self, *operands: Any) -> None:
         """Note that a matrix product takes these values."""
-        if self._is_fetched:
+        if self._is_fetched and self._are_products_ahead:
             for operand in operands:
                 for number in loads_of(operand) - self._narrow:
                     self._loaded.pop(number, None)
@@ -142,7 +189,20 @@ def deepened(result: Any, operands: tuple[Any, ...]) -> Any:
     depth = max(map(depth_of, operands))
     if depth:
         result.depth = depth
+    marked(result, operands)
     return result
+
+
+def marked(result: Any, operands: tuple[Any, ...]) -> Marks:
+    """Give a result the marks of its operands; returns them."""
+    found = _NO_MARKS
+    for operand in operands:
+        marks = getattr(operand, "marks", None)
+        if marks:
+            found |= marks
+    if found:
+        result.marks = found
+    return found
 
 
 def passed_on(result: Any, operands: tuple[Any, ...]) -> Any:

@@ -220,6 +220,7 @@ def record_access(
         is_for_all: False for an atomic that only lanes of its own program take for one.
     """
     addresses: Addresses = pointers.data
+    RACES.own_store = 0
     if mask is not None:
         mask = np.asarray(mask, dtype=bool)  # numbers would be taken as indices
         if bool(mask.all()):

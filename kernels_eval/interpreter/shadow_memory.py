@@ -31,6 +31,9 @@ class Shadow:
         self.loads: Segments | None = None
         """Segments of the last plain loads, and below their lanes."""
         self.loaders: Segments | None = None
+        self.updates: Segments | None = None
+        """Segments of the last atomics of blocks, and below their lanes."""
+        self.updaters: Segments | None = None
 
     def elements(self) -> Segments:
         """Return a new array for every element, zero: memory that is never touched takes no space."""
@@ -39,7 +42,7 @@ class Shadow:
     def refine(self, itemsize: int) -> None:
         """Divide elements into smaller ones."""
         times, self.itemsize = self.itemsize // itemsize, itemsize
-        for name in ("writers", "readers", "atomics", "lanes", "loads", "loaders"):
+        for name in ("writers", "readers", "atomics", "lanes", "loads", "loaders", "updates", "updaters"):
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, np.repeat(array, times))

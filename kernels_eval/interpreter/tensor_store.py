@@ -21,7 +21,7 @@ COUNTED = (
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Types in which PyTorch does not calculate, and those whose bits count alike."""
 _PATTERN = 0x55
-"""Content of fresh memory of a type without NaN."""
+"""Content of fresh memory of a type without NaN, by turns with its complement."""
 LEAST_GAP, _MOST_GAP = 96 << 10, 1 << 20
 """Bytes after the memory of a storage, never touched. With less than 128 KiB in all the C library needs no system call
 for it, which a verdict's CPU time shows (6 %)."""
@@ -57,6 +57,7 @@ class TensorStore:
         self._storages: dict[int, Storage] = {}
         self._largest = 0
         """Bytes of the largest storage so far."""
+        self._allocations = 0
 
     def __getitem__(self, number: int) -> Storage:
         """Return a storage; raises ProgramError if the number is unknown."""
@@ -190,19 +191,25 @@ class TensorStore:
         return count_operator(function, tuple(arguments), named, result)
 
     def _allocate(self, command: Operate) -> None:
-        """Make a storage filled with NaN or a pattern, which no correct result can equal."""
+        """Make a storage filled with what no correct result can equal, and what no result can be built upon.
+
+        Floats are NaN, very large and very small by turns: minima and maxima pass over NaN, and over one of the others.
+        """
         view = command.results[0]
         assert view is not None
         dtype = DTYPES[view.dtype]
         memory = self._memory_apart(view.reach * dtype.itemsize)
         if dtype.is_floating_point or dtype.is_complex:
-            memory.view(dtype).fill_(float("nan"))
+            parts = torch.view_as_real(memory.view(dtype)) if dtype.is_complex else memory.view(dtype)
+            _fill_by_turns(parts.reshape(-1), self._allocations)
         elif dtype is not torch.bool:
             memory.fill_(_PATTERN)
+            memory.view(_BITS[dtype.itemsize])[self._allocations % 2 :: 2].bitwise_not_()
         else:  # neither True nor False throughout
             memory[::2] = 1
             memory[1::2] = 0
         self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
+        self._allocations += 1
 
     def _memory_apart(self, nbytes: int) -> torch.Tensor:
         """Return memory with a gap behind it, for a kernel that takes it for the largest storage so far.
@@ -294,6 +301,14 @@ class TensorStore:
         if isinstance(value, Sequence):
             return [self._value(item) for item in value.items]
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
+
+
+def _fill_by_turns(numbers: torch.Tensor, first: int) -> None:
+    """Fill numbers with NaN, half of the largest number, and its negative. `first`: the one of these to begin with."""
+    half = torch.finfo(numbers.dtype).max / 2
+    numbers.fill_(float("nan"))
+    for place, value in ((1, half), (2, -half)):
+        numbers[(place - first) % 3 :: 3] = value
 
 
 def _further_constants(filled: torch.Tensor, kept: int) -> int:

@@ -29,7 +29,7 @@ def _rounded(text: str) -> frozenset[str]:
 INTERPRETER_NAMES = _words(
     """
     interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_turn
-    _kernel_constant
+    _kernel_constant _kernel_branch _kernel_joined _kernel_ended _kernel_unanswered
     _kernel_assert _kernel_refuse _kernel_value
     """
 )

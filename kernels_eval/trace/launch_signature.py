@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from kernels_eval.cost.launch import Constant
+from kernels_eval.cost.launch import LAUNCH_OPTIONS, Constant
 from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, Sequence, TypeName, Value, View
 
 TRITON_NAMES = {
@@ -21,8 +21,6 @@ _ITEM_SIZES = {
     "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _DIVISOR = 16
-_COMPILED = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""Options of a launch that decide what a compiled kernel needs."""
 
 
 def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]
         "signature": texts,
         "constants": described.constants,
         "divisible": tuple(described.divisible),
-        "options": {option: value for option, value in launch.options.items() if option in _COMPILED},
+        "options": {option: value for option, value in launch.options.items() if option in LAUNCH_OPTIONS},
     }
 
 

@@ -33,6 +33,7 @@ from kernels_eval.tracing.tracer import Tracer
 _MAX_OPTION = 1 << 30
 _DEEPEST_TENSOR = 3
 """Attributes of attributes in which the tensor of an object is looked for."""
+_OF_THE_TARGET = ("arch", "ptx_version", "ptx_options", "ir_override", "backend_name", "instrumentation_mode")
 _NO_DEVICE = "a tensor that forward creates needs `device=`, as in torch.empty(n, device=x.device)"
 
 
@@ -204,6 +205,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
     unknown = next((name for name in options if name not in OPTIONS), None)
     if unknown is not None:
         raise KernelArgumentError(f"KeyError: Keyword argument {unknown} was specified but unrecognised")
+    own = next((name for name in _OF_THE_TARGET if options.get(name) is not None), None)
+    if own is not None:
+        raise KernelArgumentError(f"option {own} is refused: the judge decides what a kernel is compiled for, and how")
     warps = options.get("num_warps")
     if warps is not None and (not isinstance(warps, int) or warps <= 0 or warps & (warps - 1)):
         raise KernelArgumentError(f"AssertionError: num_warps must be a power of 2, found {warps}")

@@ -2,7 +2,7 @@
 
 The interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are
 widened to float32, and the result is rounded to bfloat16 after each operation, as in the compiled kernel. Products in
-TF32 get operands of TF32's ten mantissa bits. Floats become unsigned integers as on NVIDIA's GPUs, and the upper half
+TF32 get operands of TF32's ten mantissa bits. Floats become integers as on NVIDIA's GPUs, and the upper half
 of a product is that of unsigned operands, whatever their type.
 
 Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars, from the first
@@ -46,7 +46,7 @@ def install() -> None:
         setattr(builder, name, _in_float32(getattr(builder, name)))
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_erf = _erf
-    builder.create_fp_to_ui = _to_unsigned
+    builder.create_fp_to_si = builder.create_fp_to_ui = _to_integer
     builder.create_umulhi = _of_unsigned(builder.create_umulhi)
     builder.create_add = _exclusive_of_bits(builder.create_add)
     builder.create_sub = _exclusive_of_bits(builder.create_sub)
@@ -112,12 +112,22 @@ def _erf(self: Any, value: Any) -> Any:
     return upstream.TensorHandle(torch.erf(wide).numpy().astype(value.data.dtype), value.dtype.scalar)
 
 
-def _to_unsigned(self: Any, value: Any, wanted: Any) -> Any:
-    """Convert floats: towards zero, saturating at 16 bits or at the type's width if that is larger, NaN to zero."""
-    values = np.trunc(_widened(value).data.astype(np.longdouble))
-    bits = wanted.scalar.primitive_bitwidth
-    inside = np.clip(np.nan_to_num(values, nan=0.0), 0, np.longdouble(2) ** max(bits, 16) - 1)
-    return upstream.TensorHandle(inside.astype(np.uint64).astype(f"uint{bits}"), wanted.scalar)
+def _to_integer(self: Any, value: Any, wanted: Any) -> Any:
+    """Convert floats: towards zero, saturating at 16 bits or at the type's width if that is larger.
+
+    NaN becomes zero, and the highest bit alone where the float or the integer has 64 bits.
+    """
+    numbers, narrow = _widened(value).data, upstream._get_np_dtype(wanted)
+    wide = np.dtype(f"{narrow.kind}{max(narrow.itemsize, 2)}")
+    limits = np.iinfo(wide)
+    with np.errstate(all="ignore"):
+        if ((numbers > limits.min) & (numbers < limits.max)).all():
+            return upstream.TensorHandle(numbers.astype(wide).astype(narrow), wanted.scalar)
+        inside = np.clip(np.trunc(numbers.astype(np.longdouble)), limits.min, limits.max)
+        is_long = 8 in (value.data.itemsize, wide.itemsize)
+        of_nan = np.array(1 << limits.bits - 1 if is_long else 0, np.uint64).astype(wide)
+        found = np.where(np.isnan(inside), of_nan, np.nan_to_num(inside).astype(wide))
+    return upstream.TensorHandle(found.astype(narrow), wanted.scalar)
 
 
 def _of_unsigned(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ import triton.language as tl
 from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
 from kernels_eval.interpreter.load_turns import LOAD_TURNS, deepened, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG, Counts
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.arithmetic import held_by_a_thread, sum_in_own_type
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
@@ -94,6 +95,7 @@ class BatchedBuilder(_builder):
         """Fill a block with a scalar."""
         if type(arg) is not BatchHandle:
             return super().create_splat(ret_ty, arg)
+        OWN_STORES.spread(arg)
         return spread(arg, tuple(int(size) for size in ret_ty.shape))
 
     def create_expand_dims(self, arg: Any, axis: int) -> Any:
@@ -123,6 +125,7 @@ class BatchedBuilder(_builder):
 
     def create_barrier(self) -> None:
         """Count it alone: no lane may touch what another one wrote, before a barrier or after it."""
+        OWN_STORES.keep_in_order()
         OPERATION_LOG.counts["reduction"] += BARRIER_WAITS
 
     def create_atomic_cas(self, *operands: Any) -> Any:
@@ -182,6 +185,7 @@ class BatchedBuilder(_builder):
         each = None if lanes is None else lanes.reshape(len(addresses), -1)
         loads = LOAD_TURNS.load(addresses.reshape(len(addresses), -1), each, found.lanes.itemsize)
         LOAD_TURNS.follow(found, loads, ptrs, mask)
+        OWN_STORES.load(found, math.prod(sizes), found.lanes.itemsize, ptrs, mask)
         return found
 
 

@@ -17,8 +17,10 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.batched_accesses import UnevenError
+from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.dead_products import without_dead_products
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle
 from kernels_eval.interpreter.triton_patches.names import scalar, upstream
 
@@ -48,13 +50,13 @@ def install() -> None:
 
 def counted(first: Any, last: Any = None, step: Any = None, num_stages: Any = None, **_: Any) -> Generator[Any]:
     """Iterate as `range` in a kernel: the counter is a scalar tensor of the bounds' common type."""
-    stages = 1 if num_stages is None else num_stages.__index__()
-    is_first = True
+    asked = None if num_stages is None else num_stages.__index__()
+    loop = OWN_STORES.enter(asked)
     for value in _numbers(first, last, step):
-        LOAD_TURNS.begin_turn(stages, is_first)
-        is_first = False
+        loop.begin_turn()
         yield value
     LOAD_TURNS.begin_turn(1)
+    OWN_STORES.leave()
 
 
 def _numbers(first: Any, last: Any, step: Any) -> Generator[Any]:
@@ -129,6 +131,8 @@ def _plain(value: Any) -> Any:
 def _turn(value: Any) -> Any:
     """Return the truth of a `while` loop's condition, before each of its turns."""
     LOAD_TURNS.begin_turn(1)
+    LOAD_TURNS.wait(getattr(getattr(value, "handle", None), "marks", frozenset()))
+    OWN_STORES.keep_in_order()
     return _condition(value)
 
 
@@ -138,7 +142,15 @@ def _condition(value: Any) -> Any:
         return value
     if value.handle.data.size != 1:
         raise UnsupportedError("Boolean value of Tensor with more than one value is ambiguous")
+    OWN_STORES.spread(value.handle)
     return bool(value.handle.data.reshape(()))
+
+
+def _branch(value: Any) -> Any:
+    """Return the truth of an `if` statement's condition."""
+    if isinstance(value, tl.tensor):
+        OWN_STORES.branch()
+    return _condition(value)
 
 
 def _all(*values: _Thunk) -> Any:
@@ -205,6 +217,9 @@ GLOBALS: dict[str, Any] = {
     "_kernel_or": _any,
     "_kernel_not": _not,
     "_kernel_condition": _condition,
+    "_kernel_branch": _branch,
+    "_kernel_joined": OWN_STORES.join,
+    "_kernel_unanswered": RACES.unanswered,
     "_kernel_turn": _turn,
     "_kernel_ended": _ended,
     "_kernel_constant": _constant,
@@ -252,10 +267,17 @@ class _Rewriting(ast.NodeTransformer):
         self.generic_visit(node)
         return _call(node, "_kernel_value", node.value) if node.attr == "value" else node
 
-    def visit_If(self, node: ast.If) -> ast.AST:
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call) and _name_of(node.value.func).startswith("atomic_"):
+            node.value = _call(node, "_kernel_unanswered", _thunk(node.value))
+        return node
+
+    def visit_If(self, node: ast.If) -> Any:
         if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
             node.test = _call(node.test, "_kernel_constant", node.test)
-        return self._visit_condition(node)
+        self._visit_condition(node, "_kernel_branch")
+        return [node, ast.copy_location(ast.Expr(_call(node, "_kernel_joined")), node)]
 
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
@@ -286,8 +308,11 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _is_unrolled(loop: ast.For) -> bool:
-    name = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
-    return getattr(name, "attr", getattr(name, "id", None)) != "range"
+    return _name_of(loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter) != "range"
+
+
+def _name_of(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def _counters_read_later(function: ast.FunctionDef) -> frozenset[str]:

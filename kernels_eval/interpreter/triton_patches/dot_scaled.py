@@ -13,6 +13,7 @@ import triton.language as tl
 from kernels_eval.cost.instructions import product_operation
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _GROUP = 32
@@ -64,6 +65,7 @@ def _dot_scaled(
     unit, each = product_operation(str(narrow), "ieee")
     OPERATION_LOG.counts[unit] += each * left.size * right.shape[-2]
     LOAD_TURNS.multiply(lhs, lhs_scale, rhs, rhs_scale)
+    OWN_STORES.multiply(lhs, lhs_scale, rhs, rhs_scale)
     product = np.matmul(left, np.swapaxes(right, -1, -2), dtype=np.float32)
     return upstream.TensorHandle(product + acc.data, acc.dtype.scalar)
 

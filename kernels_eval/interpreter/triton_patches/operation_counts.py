@@ -14,6 +14,7 @@ from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.load_turns import LOAD_TURNS, deepened, passed_on
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -82,6 +83,7 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
     shape, last = left.type.shape, right.type.shape[-1]
     OPERATION_LOG.counts[unit] += each * math.prod(map(int, shape)) * int(last)
     LOAD_TURNS.multiply(left.handle, right.handle)
+    OWN_STORES.multiply(left.handle, right.handle)
 
 
 def count_reduction(shape: tuple[int, ...], axis: int | None, itemsize: int) -> None:
@@ -177,6 +179,7 @@ def _counted_as_load(compute: Callable[..., Any]) -> Callable[..., Any]:
         lanes = None if mask is None else np.broadcast_to(mask.data, ptrs.data.shape).reshape(1, -1)
         loads = LOAD_TURNS.load(ptrs.data.reshape(1, -1), lanes, result.data.itemsize)
         LOAD_TURNS.follow(result, loads, ptrs, mask)
+        OWN_STORES.load(result, result.data.size, result.data.itemsize, ptrs, mask)
         return result
 
     return counted

@@ -18,6 +18,7 @@ from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.rereads import REREADS
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -104,6 +105,7 @@ class _Launch:
         if self.polls < _PATIENCE:
             return
         index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
+        loops = OWN_STORES.suspend()
         self.depth += 1
         has_run = self.run_next()
         self.depth -= 1
@@ -113,6 +115,7 @@ class _Launch:
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.resume(state)
         REREADS.resume(reads)
+        OWN_STORES.resume(loops)
         self.polls = 0
 
 
@@ -160,6 +163,7 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()
+    before.marks = frozenset((LOAD_TURNS.release(address),))
     if orders and sem in _RELEASES:
         RACES.release(address)
     _LAUNCH.poll(is_idle=_content(ptr) == before.data.tobytes())
@@ -174,4 +178,5 @@ def _content(ptr: Any) -> bytes:
 
 def _barrier(self: Any) -> None:
     RACES.barrier()
+    OWN_STORES.keep_in_order()
     OPERATION_LOG.counts["reduction"] += BARRIER_WAITS

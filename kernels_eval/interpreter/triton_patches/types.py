@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernels_eval.interpreter.load_turns import deepened
+from kernels_eval.interpreter.own_stores import OWN_STORES
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import language, semantic, upstream
 
@@ -69,6 +70,7 @@ _constants: dict[tuple[int | float, str, int], tuple[Any, Any, Any]] = {}
 """Values, type of an element and type of the block, by number, name of the type and identity of the shape."""
 _MOST_CONSTANTS, _MOST_SHARED = 256, 4096
 _expand: Any = upstream.InterpreterBuilder.create_expand_dims
+_fill: Any = upstream.InterpreterBuilder.create_splat
 _check_handle: Any = upstream.TensorHandle.__post_init__
 
 
@@ -88,6 +90,7 @@ def install() -> None:
     semantic.broadcast_impl_value = _broadcasted
     language._unwrap_if_constexpr = _unwrapped
     upstream.InterpreterBuilder.create_expand_dims = _expanded
+    upstream.InterpreterBuilder.create_splat = _splatted
     language.dtype.__eq__ = _equal
 
 
@@ -225,11 +228,17 @@ def _broadcasted(self: Any, lhs: Any, rhs: Any) -> Any:
 def _splat(self: Any, value: Any, shape: _Shape) -> Any:
     kind = _block(self, value.type, shape)
     handle = value.handle
+    OWN_STORES.spread(handle)
     if type(handle) is BatchHandle:
         return self.tensor(deepened(spread(handle, shape.sizes), (handle,)), kind)
     values = np.empty(shape.sizes, upstream._get_np_dtype(handle.dtype))
     values[...] = handle.data
     return self.tensor(deepened(upstream.TensorHandle(values, handle.dtype.scalar), (handle,)), kind)
+
+
+def _splatted(self: Any, kind: Any, value: Any) -> Any:
+    OWN_STORES.spread(value)
+    return _fill(self, kind, value)
 
 
 def _block(self: Any, element: Any, shape: _Shape) -> Any:
@@ -248,6 +257,7 @@ def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
     if value.type.known_shape.sizes == sizes:
         return value
     shape, handle = _shape(sizes), value.handle
+    OWN_STORES.spread(handle)
     if type(handle) is BatchHandle:
         return self.tensor(deepened(spread(handle, sizes), (handle,)), _block(self, value.type.scalar, shape))
     if shape.numel > _MOST_SHARED:

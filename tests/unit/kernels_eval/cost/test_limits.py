@@ -49,6 +49,26 @@ def test_shared_memory_of_each_architecture(architecture: str, most: int) -> Non
     assert str(most) in found.message
 
 
+@pytest.mark.parametrize(
+    ("options", "programs", "target", "words"),
+    [
+        ({"num_ctas": 32}, 1, "cuda:90", "num_ctas=32"),
+        ({"num_ctas": 16}, 1, "cuda:90", None),
+        ({"num_ctas": 2}, 1, "cuda:80", "num_ctas=2"),
+        ({"waves_per_eu": 2}, 1, "cuda:90", "waves_per_eu"),
+        ({"waves_per_eu": 2}, 1, "hip:gfx942", None),
+        ({"launch_cooperative_grid": 1, "num_warps": 32}, 264, "cuda:90", None),
+        ({"launch_cooperative_grid": 1, "num_warps": 32}, 265, "cuda:90", "264 at once"),
+        ({"launch_cooperative_grid": 1, "num_ctas": 2}, 1057, "cuda:90", "2112 at once"),
+        ({"launch_cooperative_grid": 0, "num_warps": 32}, 265, "cuda:90", None),
+    ],
+)
+def test_options_that_a_target_takes(options: dict[str, int], programs: int, target: str, words: str | None) -> None:
+    found = limit_of_launch(Launch(kernel="k", programs=programs, options=options), (target,))  # pyright: ignore[reportArgumentType]
+    assert (found is None) is (words is None)
+    assert found is None or (found.category == "exception" and str(words) in found.message)
+
+
 def test_an_unknown_architecture_has_no_limits() -> None:
     assert limit_of_code([Resources(kernel="k", architecture="cuda:999", shared_bytes=1 << 30)]) is None
     assert limit_of_launch(launch(warps=64), ("cuda:999",)) is None

@@ -38,6 +38,8 @@ def launch(body: str, programs: int = 8) -> dict[str, Any]:
     }
 
 
+ENGINE = I8 + "    d = tl.make_tensor_descriptor(s_ptr, [8], [1], [8])\n"
+STORED_BY_ENGINE = ENGINE + "    d.store([0], tl.load(x_ptr + i))\n"
 GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
     "one atomic each": (launch(P + "    tl.atomic_add(o_ptr, tl.load(x_ptr + p))\n"), [28.0]),
     "atomics on a block": (launch(I8 + "    tl.atomic_add(o_ptr + i, tl.load(x_ptr + i))\n"), [0.0, 8.0, 16.0, 24.0]),
@@ -45,6 +47,42 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
     "in place, each its own element": (
         launch(P + "    tl.store(o_ptr + p, tl.load(o_ptr + p) + 1)\n"),
         [1.0] * 8,
+    ),
+    "a descriptor's store beside another store": (
+        launch(STORED_BY_ENGINE + "    tl.store(o_ptr + i, tl.load(x_ptr + i))\n", 1),
+        [0.0, 1.0, 2.0],
+    ),
+    "a descriptor's load behind a barrier": (
+        launch(
+            ENGINE + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.debug_barrier()\n"
+            "    tl.store(o_ptr + i, d.load([0]))\n",
+            1,
+        ),
+        [0.0, 1.0, 2.0],
+    ),
+    "atomics of other lanes between barriers": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.debug_barrier()\n"
+            "    tl.atomic_add(s_ptr + 7 - i, 1.0)\n    tl.debug_barrier()\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n",
+            1,
+        ),
+        [1.0, 2.0, 3.0],
+    ),
+    "atomics of the same lanes": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(s_ptr + i, 1.0)\n"
+            "    tl.store(o_ptr + i, tl.load(s_ptr + i))\n",
+            1,
+        ),
+        [1.0, 2.0, 3.0],
+    ),
+    "an atomic whose result is used is a barrier": (
+        launch(
+            I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    n = tl.atomic_add(l_ptr, 1)\n"
+            "    tl.store(o_ptr + i, tl.load(s_ptr + 7 - i) + n)\n",
+            1,
+        ),
+        [7.0, 6.0, 5.0],
     ),
     "the same value by all": (launch("    tl.store(o_ptr, tl.load(x_ptr + 3))\n"), [3.0, 0.0]),
     "a lock around a read, a change and a write": (
@@ -197,6 +235,30 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "atomics of the scope of one program": (
             launch(P + "    tl.atomic_add(o_ptr, tl.load(x_ptr + p), scope='cta')\n"),
             "with scope='cta', element 0 of `o_ptr`",
+        ),
+        "a descriptor's store, loaded again": (
+            launch(STORED_BY_ENGINE + "    tl.debug_barrier()\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n", 1),
+            "stored by a descriptor",
+        ),
+        "a descriptor's load of what lanes stored": (
+            launch(ENGINE + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.store(o_ptr + i, d.load([0]))\n", 1),
+            "tl.debug_barrier()",
+        ),
+        "atomics of other lanes, loaded": (
+            launch(I8 + "    tl.atomic_add(s_ptr + i % 4, 1.0)\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n", 1),
+            "one that updated it",
+        ),
+        "atomics on what other lanes stored": (
+            launch(I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(s_ptr + 7 - i, 1.0)\n", 1),
+            "one that stored it",
+        ),
+        "an atomic whose result nobody uses is no barrier": (
+            launch(
+                I8 + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.atomic_add(l_ptr, 1)\n"
+                "    tl.store(o_ptr + i, tl.load(s_ptr + 7 - i))\n",
+                1,
+            ),
+            "tl.debug_barrier()",
         ),
         "two values for one element": (
             launch(I8 + "    tl.store(o_ptr + i // 2, tl.load(x_ptr + i))\n", 1),

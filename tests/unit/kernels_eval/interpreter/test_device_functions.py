@@ -218,3 +218,17 @@ def test_halves_of_a_double_are_put_together_again() -> None:
     values = np.array([math.pi, -1e300])
     high, low = FUNCTIONS["double2hiint"](values), FUNCTIONS["double2loint"](values)
     assert (FUNCTIONS["hiloint2double"](high.view(np.int32), low.view(np.int32)) == values).all()
+
+
+def test_fast_sines_lose_what_their_argument_loses_in_turns() -> None:
+    """`__sinf` multiplies by 1 / (2 pi), rounded towards zero, and takes MUFU.SIN of it."""
+    small, large = (np.linspace(-1, 1, 999, dtype=np.float32) * np.float32(size) for size in (3, 1e5))
+    for name, exact in (("fast_sinf", np.sin), ("fast_cosf", np.cos)):
+        near, far = (abs(FUNCTIONS[name](x) - exact(x.astype(np.float64))).max() for x in (small, large))
+        assert near < 1e-6
+        assert 1e-3 < far < 1e-2
+
+
+def test_a_fast_quotient_by_a_large_number_is_zero() -> None:
+    x, y = np.array([1e38, 1e38, -1.0, 1.0], np.float32), np.array([2e38, 8e37, 3e38, np.inf], np.float32)
+    assert FUNCTIONS["fast_dividef"](x, y).tolist() == [0.0, pytest.approx(1.25), 0.0, 0.0]

@@ -10,8 +10,9 @@ import triton
 import triton.language as tl
 
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
+from kernels_eval.interpreter.triton_patches import control_flow
 from kernels_eval.sandbox.candidate_source import FILE_NAME
-from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
+from kernels_eval.trace.kernel_syntax import INTERPRETER_NAMES, ForbiddenSyntaxError
 from kernels_eval.trace.schema import (
     Constexpr,
     KernelReference,
@@ -105,3 +106,7 @@ def test_the_tree_that_is_passed_on_keeps_its_annotations() -> None:
     assert library[0](1, 2) == 3
     assert library[0].__annotations__ == {}
     assert ast.unparse(seen[0].args.args[1]) == "N: tl.constexpr"
+
+
+def test_no_kernel_binds_a_name_that_its_rewriting_calls() -> None:
+    assert control_flow.GLOBALS.keys() <= INTERPRETER_NAMES

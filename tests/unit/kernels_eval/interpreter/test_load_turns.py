@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kernels_eval.interpreter import own_stores
 from kernels_eval.interpreter.load_turns import LoadTurns, deepened, loads_of, passed_on
 from kernels_eval.interpreter.triton_patches import control_flow
 
@@ -151,7 +152,33 @@ def test_a_sum_over_a_long_row_does_not_carry_the_loads_of_all_turns() -> None:
 
 def test_a_loop_names_its_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[int, bool]] = []
-    log = SimpleNamespace(begin_turn=lambda stages, is_first=False: begun.append((stages, is_first)))
-    monkeypatch.setattr(control_flow, "LOAD_TURNS", log)
+    log = SimpleNamespace(begin_turn=lambda stages, is_first=False, **_: begun.append((stages, is_first)))
+    for module in (control_flow, own_stores):
+        monkeypatch.setattr(module, "LOAD_TURNS", log)
     assert len(list(control_flow.counted(0, 3, 1, num_stages=4))) == 3
     assert begun == [(4, True), (4, False), (4, False), (1, False)]
+
+
+def held_in_turn(programs: int, is_asked: bool) -> float:
+    """Return the turns of programs that each load thrice between two atomics on one address."""
+    log = LoadTurns()
+    log.start(3)
+    for program in range(programs):
+        found = frozenset((log.release(64),))
+        if is_asked:
+            log.wait(found)
+        for start in FAR[:3]:
+            log.begin_turn(1)
+            log.load(block(start + program * 8 * ROW), None, ITEM)
+        log.release(64)
+        log.end()
+    return log.most
+
+
+def test_programs_that_ask_until_a_lock_is_given_back_wait_for_the_ones_before() -> None:
+    assert held_in_turn(1, True) == 3
+    assert [held_in_turn(count, True) for count in (2, 3)] == pytest.approx([9, 15])
+
+
+def test_an_atomic_that_nobody_waits_for_keeps_no_program() -> None:
+    assert held_in_turn(8, False) == 3

@@ -32,3 +32,10 @@ def test_a_program_without_threads_is_none(warps: int) -> None:
     """Host code can replace the recorder: the worker checks for itself."""
     with pytest.raises(ValidationError, match="at least one warp"):
         LaunchKernel(kernel=0, arguments={}, grid=(1, 1, 1), options={"num_warps": warps})
+
+
+@pytest.mark.parametrize("options", [{"arch": "sm_70"}, {"ptx_options": "-O0"}, {"ir_override": "k.ptx"}])
+def test_what_a_kernel_is_compiled_for_is_not_its_own_choice(options: dict[str, Any]) -> None:
+    with pytest.raises(KernelArgumentError, match="the judge decides"):
+        _check_options(options)
+    _check_options(dict.fromkeys(options))

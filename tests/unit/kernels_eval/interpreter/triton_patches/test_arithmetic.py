@@ -73,12 +73,15 @@ def test_a_histogram_counts_by_the_low_bits() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value", "expected"),
     [(tl.uint8, -3.7, 0), (tl.uint8, 254.9, 254), (tl.uint8, 300.0, 44), (tl.uint8, 7e4, 255), (tl.uint16, 7e4, 65535),
-     (tl.uint32, -1.0, 0), (tl.uint32, 5e9, 2**32 - 1), (tl.uint64, 3e19, 2**64 - 1), (tl.uint8, float("nan"), 0)],
+     (tl.uint32, -1.0, 0), (tl.uint32, 5e9, 2**32 - 1), (tl.uint64, 3e19, 2**64 - 1), (tl.uint8, float("nan"), 0),
+     (tl.int8, -3.7, -3), (tl.int8, 200.0, -56), (tl.int8, 7e4, -1), (tl.int16, -7e4, -(2**15)),
+     (tl.int32, 3e9, 2**31 - 1), (tl.int32, -float("inf"), -(2**31)), (tl.int32, float("nan"), 0),
+     (tl.int64, 1e19, 2**63 - 1), (tl.int64, float("nan"), -(2**63)), (tl.uint64, float("nan"), 2**63)],
 )  # fmt: skip
-def test_floats_become_unsigned_as_on_a_gpu(wanted: tl.dtype, value: float, expected: int) -> None:
-    """Saturating at 16 bits or more, then cut: `cvt.rzi.u16.f32` of the PTX manual; measured on an H100."""
-    handle = upstream.TensorHandle(np.array([value], np.float32), tl.float32)
-    assert arithmetic._to_unsigned(None, handle, wanted).data[0] == expected
+def test_floats_become_integers_as_on_a_gpu(wanted: tl.dtype, value: float, expected: int) -> None:
+    """Saturating at 16 bits or more, then cut: `cvt.rzi.u16.f32` of the PTX manual; unsigned measured on an H100."""
+    handle = upstream.TensorHandle(np.array([value, 1.5], np.float32), tl.float32)
+    assert arithmetic._to_integer(None, handle, wanted).data.tolist() == [expected, 1]
 
 
 def test_the_upper_half_of_a_product_is_that_of_unsigned_operands() -> None:

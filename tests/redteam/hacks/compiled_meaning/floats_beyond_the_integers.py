@@ -1,0 +1,41 @@
+"""floats beyond the integers
+
+expect: refused
+"""
+
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.where(x > 1.0, -2147483648, (x * 1000).to(torch.int32)).to(torch.int32)
+
+
+def get_inputs():
+    return [torch.randn(512, 256)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    m = i < n
+    v = tl.load(x + i, mask=m, other=0)
+    r = tl.where(v > 1.0, 3e9, v * 1000.0).to(tl.int32)
+    tl.store(o + i, r, mask=m)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        o = torch.empty_like(x, dtype=torch.int32)
+        k[(triton.cdiv(x.numel(), 1024),)](x, o, x.numel(), B=1024)
+        return o

@@ -31,11 +31,16 @@ def parts_of(func: Any) -> Callable[..., Any] | None:
 
 
 def remember_registrations() -> None:
-    """Remember the functions that `Library.impl` registers in this process. Call before loading the candidate."""
+    """Remember the functions that `Library.impl` registers in this process. Call before loading the candidate.
+
+    PyTorch's own operators keep their implementations.
+    """
     library: Any = torch.library.Library
     register = library.impl
 
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> Any:
+        if self.ns == "aten":
+            return None
         if (dispatch_key or self.dispatch_key) in _RUNS_ON_A_GPU and isinstance(op_name, str):
             _registered[f"{self.ns}::{op_name.split('::')[-1].split('.')[0]}"] = fn
         return register(self, op_name, fn, dispatch_key, **named)

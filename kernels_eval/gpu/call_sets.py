@@ -57,6 +57,8 @@ class CallSets:
         self._ahead: Rounds | None = None
         self.forms: list[TensorForm] = []
         """Forms of the outputs at the full size: known after `learn_forms`."""
+        self.in_parts: list[bool] = []
+        """Which of the sets of `timed`, drawn last, are in parts."""
 
     def learn_forms(self) -> None:
         """Run the reference on one input set for the forms of its outputs."""
@@ -176,17 +178,25 @@ class CallSets:
 
         All but some, secretly drawn, are in parts: a kernel that leaves parts out in timed rounds alone is wrong there.
         """
+        takes_parts = self._reference.takes_parts(self._seed)
+        self.in_parts = []
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
                 self._next()
-                if self._seed.number("plain", self._drawn) % _TURN_OF_PLAIN:
+                self.in_parts.append(takes_parts and self._seed.number("plain", self._drawn) % _TURN_OF_PLAIN > 0)
+                if self.in_parts[-1]:
                     yield self._reference.draw_in_parts(self._drawn, self._seed)
                 else:
                     yield self._reference.draw(None, self._drawn, self._seed, own=True)
 
         layout = self._layout(count)
         return SharedCalls(self._transport, layout, draw(), self.forms)
+
+    def small(self) -> SharedCalls:
+        """Return a call without inputs, of one small output: for rounds without calls, which serve all problems."""
+        form = TensorForm(dtype="uint8", shape=(PIECE_BYTES,))
+        return SharedCalls(self._transport, lay_out([], [form.nbytes], 1), [[]], [form])
 
     def _next(self) -> None:
         """Begin another set: it has a number of its own, from which it is drawn."""

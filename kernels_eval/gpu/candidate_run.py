@@ -17,6 +17,7 @@ from kernels_eval.backends import Backend, backend_named
 from kernels_eval.checks import Check, run_checks
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
+from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, least_ns, profile_of
 from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Round, RoundRequest, Session
@@ -144,10 +145,18 @@ class CandidateRun:
         self._try(None, resources=True)
 
     def check_hidden_size(self) -> None:
-        """Compare trials at another leading size, if the problem has one."""
+        """Compare trials at another leading size, if the problem has one and the host code does not refuse it.
+
+        It may rely on how the sizes of inputs go together. The process ends with what it raises, so this comes last.
+        """
         reference = self._reference
-        if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
+        if not reference.can_be_reduced or reference.full_size is None or reference.has_square_input:
+            return
+        try:
             self._try(reference.full_size // 2)
+        except CandidateFailedError as failed:
+            if failed.category is not ErrorCategory.EXCEPTION:
+                raise
 
     def _try(self, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
@@ -336,7 +345,6 @@ class CandidateRun:
 CHECKS: tuple[Check[CandidateRun], ...] = (
     Check("loads", CandidateRun.check_loads),
     Check("agrees with the oracle on every trial at the full size", CandidateRun.check_trials),
-    Check("agrees at another leading size", CandidateRun.check_hidden_size),
     Check(
         "computes in its own kernels, by the profile; its result needs them (policy `mixed`)",
         CandidateRun.check_profile,
@@ -346,5 +354,6 @@ CHECKS: tuple[Check[CandidateRun], ...] = (
     Check("takes as long as its kernels do in the profile", CandidateRun.check_profiled_time),
     Check("leaves the reference's time as it was", CandidateRun.check_reference_time),
     Check("takes no less than the device needs", CandidateRun.check_floor),
+    Check("agrees at another leading size", CandidateRun.check_hidden_size),
 )
 """In this order."""

@@ -172,7 +172,7 @@ class CandidateStart:
         key = "" if state.is_gated else self.reference.digest  # host copies take time by their size
         if key not in state.overheads:
             with state.lock.shared():
-                calls = self.sets.timed(1)
+                calls = self.sets.small() if state.is_gated else self.sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
                 gated, serial = ungated, SerialOverhead()

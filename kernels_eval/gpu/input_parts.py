@@ -67,8 +67,9 @@ def vary_parts(
     nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element of a part keeps from either end
     for rest in (value.view(-1)[:start], value.view(-1)[end:]):
         rest.mul_(1 - 2 * nearest).add_(nearest * (low + high))
-    for place, extreme in zip(places.sample(range(count), 2), (low, high), strict=True):
-        value.view(-1)[place] = extreme
+    first, second = places.sample(range(count), 2)
+    own = nearest / 2 * (high - low) * torch.rand(2, generator=generator, device=value.device)  # of this call alone
+    value.view(-1)[first], value.view(-1)[second] = low + own[0], high - own[1]
 
 
 def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

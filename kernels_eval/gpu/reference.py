@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import ReferenceFailedError, flat
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import Spread, spread_of, vary_parts
@@ -22,6 +22,7 @@ from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 SPIKES = 64
+_PLAIN_TRIALS, _PART_TRIALS = 2, 4
 _MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes of torch.compile by baseline. A graph saves launches, which are not timed, and copies its inputs, which are."""
 _ORACLE_COPIES = 3
@@ -37,6 +38,9 @@ class GpuReference(Reference):
         self._timed: dict[tuple[bool, str], Any] = {}
         self._spreads: dict[int, Spread] = {}
         """By input."""
+        self._most_unbounded: int | None = None
+        """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
+        self._takes_parts = True
         self._is_placed = False
         """It is known where the problem's code makes its tensors."""
 
@@ -71,6 +75,27 @@ class GpuReference(Reference):
         kernel that leaves a part out is wrong, also where the mean of the rest is the same.
         """
         return self._draw_changed(trial, seed, lambda _, value, generator: _add_spikes(value, factor, generator))
+
+    def takes_parts(self, seed: SecretSeed) -> bool:
+        """Return whether inputs in parts have no more elements without a finite value in the outputs than the others.
+
+        Tries it once; `is_beyond` may find out later.
+        """
+        if self._most_unbounded is None:
+            own = (self.draw(None, -1 - trial, seed, own=True) for trial in range(_PLAIN_TRIALS))
+            self._most_unbounded = max(self._unbounded(inputs) for inputs in own)
+            parts = (self.draw_in_parts(-1 - trial, seed) for trial in range(_PART_TRIALS))
+            self._takes_parts = all(self._unbounded(inputs) <= self._most_unbounded for inputs in parts)
+        return self._takes_parts
+
+    def is_beyond(self, expected: Expected) -> bool:
+        """Return whether a call's inputs in parts are more than the problem takes: none is drawn from then on."""
+        is_beyond = _unbounded(expected.native) > (self._most_unbounded or 0)
+        self._takes_parts &= not is_beyond
+        return is_beyond
+
+    def _unbounded(self, inputs: list[Any]) -> int:
+        return _unbounded(self.results(inputs))
 
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
@@ -126,7 +151,7 @@ class GpuReference(Reference):
             try:
                 outputs = self.results(inputs())
             except ReferenceFailedError as error:
-                failed = failed or error
+                failed = failed or error.with_traceback(None)  # its frames hold tensors
                 continue
             if all(value.device.type == cuda_driver.DEVICE for value in outputs):
                 self._is_placed = True
@@ -162,6 +187,11 @@ class GpuReference(Reference):
         if perturbed not in self._on_device:
             self._on_device[perturbed] = copy.deepcopy(super()._model(perturbed)).to(cuda_driver.DEVICE)
         return self._on_device[perturbed]
+
+
+def _unbounded(outputs: list[torch.Tensor]) -> int:
+    """Return how many elements have no finite value."""
+    return sum(value.numel() - int(value.isfinite().sum()) for value in outputs)
 
 
 def _on_device(forward: Any) -> Any:

@@ -84,6 +84,9 @@ class TimedRounds:
             calls.publish()
         return calls
 
+    def _is_beyond(self, call: int, expected: Expected) -> bool:
+        return self.sets.in_parts[call] and self.reference.is_beyond(expected)
+
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock
 
@@ -99,6 +102,6 @@ class TimedRounds:
             return self.sets.expected(calls.sets[call])
 
         with lock.shared():
-            check_timed_round(made, calls, self.form, results, expected, self.errors)
+            check_timed_round(made, calls, self.form, results, expected, self.errors, self._is_beyond)
         if made.answer.kernels:
             self.note_kernels(made, calls.count)

@@ -29,7 +29,7 @@ class HostTensors:
         if device is not None and torch.device(device).type == cuda_driver.DEVICE:
             return False
         tensors = _tensors((args, kwargs))
-        return bool(tensors) and not any(self._has_of_device(tensor) or tensor.is_pinned() for tensor in tensors)
+        return bool(tensors) and not any(map(self._has_of_device, tensors))
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Note what an operator made, or wrote, on the host of elements of the device."""
@@ -43,7 +43,7 @@ class HostTensors:
             self._of_device = {place: known for place, known in self._of_device.items() if not known.expired()}
 
     def _has_of_device(self, tensor: torch.Tensor) -> bool:
-        if tensor.device.type == cuda_driver.DEVICE:
+        if tensor.device.type == cuda_driver.DEVICE or tensor.is_pinned():
             return True
         known = self._of_device.get(_place(tensor.untyped_storage()))
         return known is not None and not known.expired()

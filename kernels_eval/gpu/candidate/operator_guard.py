@@ -82,7 +82,7 @@ class OperatorGuard(TorchDispatchMode):
                 )
         if name not in _FRESH:
             result = func(*args, **kwargs)
-            if self.enforce:
+            if self.enforce and not func.is_view:
                 self._host.note(args, kwargs, result)
             return result
         result = self._make(func, name, args, kwargs)
@@ -91,10 +91,10 @@ class OperatorGuard(TorchDispatchMode):
         return result
 
     def _passes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """True for an operator that anybody may use, or one of PyTorch's whose tensors are the host's alone."""
-        name = func.overloadpacket.__name__
-        is_allowed = func.is_view or name in _ALLOWED or func.namespace == "profiler"
-        return is_allowed or (func.namespace == "aten" and self._host.are_alone(args, kwargs))
+        """True for an operator of PyTorch's that anybody may use, or whose tensors are the host's alone."""
+        if func.namespace != "aten":
+            return func.namespace in ("profiler", "prim")
+        return func.is_view or func.overloadpacket.__name__ in _ALLOWED or self._host.are_alone(args, kwargs)
 
     def _make(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a tensor: in a slot if one is given for it."""

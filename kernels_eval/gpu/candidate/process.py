@@ -140,7 +140,8 @@ def _use_cache_folder(scratch: str) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(folder)
     os.environ["TMPDIR"] = scratch
     os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(scratch) / "extensions")
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch) / "inductor")  # else it asks for the user's name
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch) / "inductor")
+    os.environ["USER"] = "candidate"  # the process's user has no name, which `torch.compile` asks for
 
 
 def _with_places(error: Exception) -> str:

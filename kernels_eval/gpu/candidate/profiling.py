@@ -28,7 +28,7 @@ _SHOWN_NAME = 200
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     r"^Memcpy \w+ \(|^Memset \("
-    r"|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy|arange_cuda_out)"
+    r"|at::native::.*(FillFunctor|\w*copy_kernel|CatArrayBatchedCopy|arange_cuda_out)"
     rf"|^({GATE_KERNEL}|{END_KERNEL})$"
 )
 """Activities that only move, fill, number or wait: the library's, and the gate's. Not counted. The driver's copies

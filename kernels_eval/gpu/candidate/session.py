@@ -100,7 +100,7 @@ class SerialCall:
     waited_s: float = 0.0
     """From its inputs' arrival to the gate's opening. A candidate can put off the words that are waited for."""
     sampled_s: float = 0.0
-    """From its end to the sample of its outputs."""
+    """From its end, or the last look, to the sample of its outputs."""
     seen_s: float | None = None
     """From its end to the first look that finds it told on the device (kernels_eval.gpu.device.watch); None: no look is
     left then, or none was made."""
@@ -297,13 +297,13 @@ class PreparedRound:
             delivered = time.perf_counter()
             opened, ended = self._gated(call + 1, watch)
             seen = None if watch is None else watch.wait_until_told()
-            self.calls.sample_call(call)
-            sampled = time.perf_counter()
-            made.append(
-                SerialCall(ended - opened, opened - delivered, sampled - ended, None if seen is None else seen - ended)
-            )
             if watch is not None:
-                self.calls.keep_looks(watch)
+                self.calls.keep_looks(watch)  # of a call that outlasts them none is left
+            sampled_from = ended if seen is None else time.perf_counter()
+            self.calls.sample_call(call)
+            sampled_s = time.perf_counter() - sampled_from
+            seen_s = None if seen is None else seen - ended
+            made.append(SerialCall(ended - opened, opened - delivered, sampled_s, seen_s))
         self.calls.sample()
         self.calls.collect()
         self._serial = tuple(made)

@@ -13,7 +13,7 @@ _IPC_LAZY_PEER_ACCESS = 1
 _HOST_REGISTER_MAPPED = 2
 _NOT_INITIALISED = 3
 _NOT_READY = 600
-_WAIT_UNTIL_EQUAL = 1
+_WAIT_UNTIL_AT_LEAST = 0
 _WAITS_FOR_NO_STREAM = 1
 _HOST_MEMORY, _DEVICE_MEMORY = 1, 2
 HANDLE_BYTES = 64
@@ -129,13 +129,13 @@ class CudaDriver:
         self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, None))
 
     def hold_until(self, word: int, value: int = 1, stream: int | None = None) -> None:
-        """Have a stream (None: the default one) wait until the 32-bit word at a device address has a value.
+        """Have a stream (None: the default one) wait until the 32-bit word at a device address has a value, or more.
 
         Nothing of the stream runs meanwhile.
         """
         if self._wait_value is None:
             raise CudaError("cuStreamWaitValue32: the driver is too old")
-        self._check("cuStreamWaitValue32", self._wait_value(stream, word, value, _WAIT_UNTIL_EQUAL))
+        self._check("cuStreamWaitValue32", self._wait_value(stream, word, value, _WAIT_UNTIL_AT_LEAST))
 
     def register_host(self, address: int, nbytes: int) -> int:
         """Let the device read and write a range of this process's memory; returns its address on the device."""

@@ -66,8 +66,10 @@ class Watch:
         """Let the inputs go; returns when they have arrived, and the first look has been made."""
         self._started.value = self._turn
         deadline = time.perf_counter() + _PATIENCE_S
-        while self._words[0] == self._mark and time.perf_counter() < deadline:
-            pass
+        while self._words[0] == self._mark:
+            if time.perf_counter() > deadline:
+                self._driver.finish(self._stream)  # raises if the device has failed
+                break
 
     def follow(self) -> None:
         """Go past a look that has come, unless it has found the end told: called again and again."""

@@ -120,6 +120,7 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     state.reference_timer = SimpleNamespace(call_s=lambda *_: 1e-5, serial_s=lambda *_: 1e-5)
     sets: Any = SimpleNamespace(most_calls=4, serial_calls=4, set_bytes=MIB, draw_ahead=lambda trials: None)
     sets.timed = lambda count: SimpleNamespace(sets=[[]] * count)
+    sets.small = lambda: done.append("small")
     sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]
     reference: Any = SimpleNamespace(
         digest="d", eager_launches=[1], weights_for=lambda *_: GivenWeights({}), forward=lambda *_: None
@@ -138,7 +139,7 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
         start=lambda job: done.append("start"), empty_round=empty_round, load=load, set_weights=lambda *_: None
     )
     overheads, quiet = CandidateStart(state, reference, sets, {}, "eager", False).load(session, 2)
-    assert done == ["start", "sampling", "load"]
+    assert done == ["start", "small", "sampling", "load"]
     assert quiet.sampling_s(3) == 2e-5
     assert (overheads.serial.spent_s, overheads.serial.waited_s, overheads.serial.sampled_s) == (3e-6, 7e-6, 1e-5)
 

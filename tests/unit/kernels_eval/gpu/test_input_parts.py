@@ -124,12 +124,17 @@ def test_parts_bring_no_ties_of_the_largest_or_smallest(kind: str, dtype: torch.
 
 def test_one_element_is_the_largest_and_one_the_smallest() -> None:
     places: set[int] = set()
+    extremes: set[float] = set()
+    spread = spread_of(torch.rand(BLOCKS, BLOCK))
     for call in range(20):
-        flat = in_parts("rand")(call).view(-1)
-        for ordered in (flat.sort(), (-flat).sort()):
+        value = torch.rand(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(call))
+        vary_parts(value, torch.Generator().manual_seed(call), random.Random(call), spread=spread)
+        for ordered in (value.view(-1).sort(), (-value.view(-1)).sort()):
             assert ordered.values[1] - ordered.values[0] > 0.01
             places.add(int(ordered.indices[0]) // BLOCK)
+            extremes.add(float(ordered.values[0]))
     assert len(places) > 20
+    assert len(extremes) == 40, "a kernel cannot know them from the call before"
 
 
 def test_a_spread_of_an_earlier_draw_serves_another() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.gpu.candidate import host_tensors, operator_guard
 from kernels_eval.gpu.candidate.host_tensors import HostTensors
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard
@@ -85,6 +86,28 @@ def test_a_copy_of_the_call_before_counts_as_the_device_s() -> None:
 def test_pinned_memory_may_be_written_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: True)
     assert not HostTensors().are_alone((torch.ones(4),), {})
+
+
+def test_a_copy_of_pinned_memory_counts_as_the_device_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = torch.ones(4)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: tensor is pinned)
+    guard = OperatorGuard(enforce=True)
+    with guard, pytest.raises(ForbiddenOperatorError):
+        pinned.clone().sum()
+
+
+@pytest.mark.parametrize("name", ["clone", "peek"])
+def test_an_operator_of_the_candidate_s_with_the_name_of_an_allowed_one_or_a_view_is_judged_by_its_parts(
+    name: str,
+) -> None:
+    library = torch.library.Library(f"host_{name}", "DEF")
+    schema = f"{name}(Tensor(a) x) -> Tensor(a)" if name == "peek" else f"{name}(Tensor x) -> Tensor"
+    remember_registrations()
+    library.define(schema)
+    library.impl(name, lambda x: x @ x, "CompositeExplicitAutograd")
+    guard = OperatorGuard(enforce=True)
+    with guard, pytest.raises(ForbiddenOperatorError, match="mm"):
+        getattr(getattr(torch.ops, f"host_{name}"), name)(on_device())
 
 
 def test_storages_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,9 +83,8 @@ def test_shares() -> None:
             record("Memset (Device)", 500),
             record(fill, 500),
             record("kernels_eval_gate", 500),
-            record(
-                "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>", 500
-            ),
+            record("void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>", 90),
+            record("void at::native::vectorized_elementwise_kernel<8, at::native::float16_copy_kernel_cuda()>()", 500),
         ],
         OWN,
     )

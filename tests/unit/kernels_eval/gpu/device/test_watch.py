@@ -27,6 +27,8 @@ class CopyEngine(threading.Thread):
         self.work: queue.Queue[Callable[[], object] | None] = queue.Queue()
         self.before_look: Callable[[int], object] = lambda look: None
         self.looks = 0
+        self.calls: list[Any] = []
+        """Whose memory the copies need until they are done."""
 
     def run(self) -> None:
         while (step := self.work.get()) is not None:
@@ -43,7 +45,7 @@ class CopyEngine(threading.Thread):
         there = ctypes.c_uint32.from_address(word)
 
         def hold() -> None:
-            while there.value != value:
+            while there.value < value:
                 time.sleep(1e-4)
             self.looks = 0
 
@@ -71,6 +73,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyEngine]:
     made = CopyEngine()
     made.start()
     yield made
+    made.work.join()
     made.work.put(None)
 
 
@@ -81,6 +84,7 @@ class Call:
         self.memory = torch.full((ELSEWHERE + PIECE_BYTES,), 0xFF, dtype=torch.uint8)
         self.memory[:PIECE_BYTES] = 0
         self.inputs, self.staged = torch.zeros(8, dtype=torch.uint8), torch.arange(8, dtype=torch.uint8)
+        engine.calls.append(self)
         self.watch = Watch(engine)
         self.page = GatePage(new_page())
 
@@ -139,9 +143,12 @@ def test_an_end_that_only_the_host_is_told_early_is_seen_late(engine: CopyEngine
     call.queue(1)
     host = ctypes.c_uint32.from_address(call.page.address + 4 * 32)
 
+    noted = threading.Event()
+
     def before_look(look: int) -> None:
         if look == 3:
             host.value = 1
+            noted.wait(60)
         if look == 23:
             call.tell(1)
 
@@ -149,6 +156,7 @@ def test_an_end_that_only_the_host_is_told_early_is_seen_late(engine: CopyEngine
     call.watch.begin()
     call.page.wait_for_end(lambda: False, 1, call.watch.follow)
     ended = time.perf_counter()
+    noted.set()
     told = call.watch.wait_until_told()
     assert told is not None
     assert told - ended >= 15 * engine.period_s
@@ -158,10 +166,13 @@ def test_an_end_that_the_device_is_never_told_is_waited_for_until_no_look_is_lef
     call = Call(engine)
     engine.period_s = 1e-3
     call.queue(1)
+    noted = threading.Event()
+    engine.before_look = lambda look: look == 3 and noted.wait(60)
     call.watch.begin()
     ctypes.c_uint32.from_address(call.page.address + 4 * 32).value = 1
     call.page.wait_for_end(lambda: False, 1, call.watch.follow)
     ended = time.perf_counter()
+    noted.set()
     told = call.watch.wait_until_told()
     assert told is not None
     assert told - ended >= (LOOKS - 10) * engine.period_s

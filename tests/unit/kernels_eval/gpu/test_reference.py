@@ -96,6 +96,32 @@ def test_a_problem_that_fails_on_the_device_either_way_says_why(
         made.first_results(drawn)
 
 
+@pytest.mark.parametrize(
+    ("body", "takes_parts"),
+    [
+        ("(x * x).mean(dim=1)", True),
+        ("torch.cumprod(x + 0.5, 1)", False),
+        ("torch.log(x.mean(-1) - 0.42)", False),
+        ("x.masked_fill(torch.ones_like(x).triu(1).bool(), float('-inf'))", True),
+    ],
+    ids=["a mean", "a product that overflows in parts", "a logarithm of a part's mean", "a mask of infinities"],
+)
+def test_parts_are_for_problems_whose_results_they_leave_finite(body: str, takes_parts: bool) -> None:
+    problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", "torch.rand(512, 512)")
+    made = GpuReference(problem, 1)
+    assert made.takes_parts(SEED) is takes_parts
+
+
+def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    assert made.takes_parts(SEED)
+    fine, overflow = (made.in_own_precision([torch.full((2, 4096), value)], True) for value in (1.0, 1e30))
+    assert not made.is_beyond(fine)
+    assert made.takes_parts(SEED)
+    assert made.is_beyond(overflow)
+    assert not made.takes_parts(SEED)
+
+
 def test_inputs_with_a_structure_have_none() -> None:
     made = GpuReference(MEAN.replace("torch.rand(2, 4194304)", "torch.eye(512)"), 1)
     assert torch.equal(made.draw_spiked(3, SEED, factor=100.0)[0], torch.eye(512))

@@ -25,6 +25,7 @@ from kernels_eval.gpu.round_checks import (
     check_round,
     check_same_kernels,
     check_streams,
+    check_timed_round,
     check_waited_for,
 )
 from kernels_eval.gpu.timing.statistics import Estimate
@@ -102,6 +103,35 @@ def test_the_oracle_is_asked_only_where_an_output_is_not_close_to_the_references
     assert compared(NATIVE.clone().index_fill_(0, torch.tensor([5]), torch.nan), []) == ("wrong_values", 1)
     assert compared(NATIVE, [], expanded=True) == ("expanded_output", 1)
     assert compared(NATIVE[:8], []) == ("wrong_shape", 0)
+
+
+class TimedCall(OneCall):
+    """A timed round of one call."""
+
+    output_forms = (TensorForm(dtype="float32", shape=(1, 2)),)
+
+    def outputs(self, index: int) -> torch.Tensor:
+        return self._output.reshape(1, -1)
+
+
+INFINITE = torch.tensor([[1.0, float("-inf")]])
+
+
+@pytest.mark.parametrize(("is_beyond", "is_wrong"), [(False, True), (True, False)])
+def test_a_timed_call_is_checked_also_where_results_are_infinite_unless_its_inputs_are_too_much(
+    is_beyond: bool, is_wrong: bool
+) -> None:
+    expected = Expected([INFINITE], [INFINITE], frozenset(), ONE)
+    calls: Any = TimedCall(torch.zeros(1, 2))
+    form = OutputForm(kind="tensor", type="Tensor", dtype="float32", shape=(1, 2))
+    made = Round(RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),)), host_s=1e-3)
+
+    def check_it() -> None:
+        check_timed_round(
+            made, calls, expected, lambda _: [INFINITE], lambda _: expected, LargestErrors(), lambda *_: is_beyond
+        )
+
+    assert (refusal(check_it) == "wrong_values") is is_wrong
 
 
 def test_an_oracle_that_is_there_is_compared_with() -> None:

@@ -13,6 +13,7 @@ from torch._library.custom_ops import OPDEFS
 
 _registered: dict[str, Callable[..., Any]] = {}
 """Functions passed to `Library.impl`, by `namespace::name`."""
+_OF_PYTORCH = ("aten", "prim", "prims", "profiler")
 _RUNS_ON_A_GPU = frozenset({"", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"})
 
 
@@ -33,16 +34,21 @@ def parts_of(func: Any) -> Callable[..., Any] | None:
 def remember_registrations() -> None:
     """Remember the functions that `Library.impl` registers in this process. Call before loading the candidate.
 
-    PyTorch's own operators keep their implementations.
+    PyTorch's own operators keep their implementations, and get no overload.
     """
     library: Any = torch.library.Library
-    register = library.impl
+    register, new = library.impl, library.define
 
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> Any:
-        if self.ns == "aten":
+        if self.ns in _OF_PYTORCH:
             return None
         if (dispatch_key or self.dispatch_key) in _RUNS_ON_A_GPU and isinstance(op_name, str):
             _registered[f"{self.ns}::{op_name.split('::')[-1].split('.')[0]}"] = fn
         return register(self, op_name, fn, dispatch_key, **named)
 
-    library.impl = impl
+    def define(self: Any, schema: str, *args: Any, **named: Any) -> Any:
+        if self.ns in _OF_PYTORCH:
+            raise RuntimeError(f"{self.ns}: a kernel's file cannot define operators of PyTorch's")
+        return new(self, schema, *args, **named)
+
+    library.impl, library.define = impl, define

@@ -37,6 +37,8 @@ class _Storage:
     dtype: torch.dtype
     place: tuple[Any, ...]
     """Offset, shape and strides of the tensor that came with it."""
+    number: int
+    """In order of making."""
     steps: list[tuple[Any, Any, Any]] = field(default_factory=list)
     sources: set[int] = field(default_factory=set)
     """Keys of the storages that the steps read."""
@@ -74,7 +76,8 @@ class MadeOfWeights(TorchDispatchMode):
     def __enter__(self) -> Self:
         """Note operators, and what is registered with modules."""
         hooked = register_module_parameter_registration_hook, register_module_buffer_registration_hook
-        self._hooks = [register(self._note_registered) for register in hooked]
+        # No bound method: while the constructor runs, PyTorch's table shows the hooks, and they would show this object.
+        self._hooks = [register(lambda *given: self._note_registered(*given)) for register in hooked]
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
@@ -204,7 +207,9 @@ class MadeOfWeights(TorchDispatchMode):
             for known in self._storages.values():
                 if known.steps and known.alive.expired():
                     known.steps.clear()  # they hold what was copied
-        self._storages[key_of(made)] = _Storage(StorageWeakRef(made.untyped_storage()), made.dtype, _place(made))
+        self._storages[key_of(made)] = _Storage(
+            StorageWeakRef(made.untyped_storage()), made.dtype, _place(made), len(self._storages)
+        )
         return self._storages[key_of(made)]
 
     def _note_registered(self, _module: Any, _name: str, tensor: Any) -> None:
@@ -257,8 +262,12 @@ class MadeOfWeights(TorchDispatchMode):
                 if key_of(each) not in found and key_of(each) not in given:
                     found[key_of(each)] = each
                     coming.append(each)
-        places = {key: place for place, key in enumerate(self._storages)}
-        return sorted(found.values(), key=lambda each: places.get(key_of(each), -1))
+
+        def number(each: torch.Tensor) -> int:
+            known = self._storages.get(key_of(each))
+            return -1 if known is None else known.number
+
+        return sorted(found.values(), key=number)
 
     def _again(self, tensor: torch.Tensor, given: dict[int, Any], kept: _Kept, carry_out: _CarryOut) -> Any:
         """Return a tensor made again. Raises ValueError if bits are read as another type."""

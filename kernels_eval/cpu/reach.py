@@ -30,6 +30,7 @@ _LOOKED_AT = (
 )  # fmt: skip
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FILES_KEPT = 16
+_MOST_STEPS = 5_000_000
 _SHORTEST_START = 2
 _REACHING_WORDS = (*TABLES, *(word for word in re.findall(r"[a-z_]+", REACHING.pattern) if len(word) > _SHORTEST_START))
 _FRAMES = re.compile(r"(f|tb|gi|cr|ag)_")
@@ -203,8 +204,9 @@ def _fixed_texts(tree: ast.Module) -> _Fixed:
         bindings += [(node.target, _items(node.iter)) for node in nodes if isinstance(node, ast.For)]
         once = [(name.id, each) for name, each in bindings if isinstance(name, ast.Name) and times[name.id] == 1]
         fixed |= {name: texts for name, each in once if (texts := _texts(each))}
-    for node in nodes:
-        if isinstance(node, _COMPREHENSIONS):
+    comprehensions = [node for node in nodes if isinstance(node, _COMPREHENSIONS)]
+    if len(comprehensions) * len(nodes) <= _MOST_STEPS:  # each is walked, and they may lie in each other
+        for node in comprehensions:
             fixed |= _fixed_within(node)
     return fixed
 
@@ -259,7 +261,7 @@ def _of_call(node: ast.AST, members: set[str], fixed: _Fixed) -> str | None:
     is_open = root in _OPEN and not (root == "self" and isinstance(of, ast.Attribute))
     is_fixed = isinstance(node.args[1], ast.Constant) or len(_of_fixed(node.args[1], fixed)) > 0
     starts = () if is_open or is_fixed else _starts(node.args[1], fixed)
-    is_harmless = is_open or is_fixed or (len(starts) > 0 and not any(map(_may_reach, starts)))
+    is_harmless = is_open or is_fixed or (len(starts) > 0 and not _may_reach(starts))
     return None if is_harmless else f"{name} of a name that is made at run time"
 
 
@@ -284,7 +286,11 @@ def _of_fixed(node: ast.expr, fixed: _Fixed) -> tuple[str, ...]:
     return fixed.get(id(node)) or fixed.get(node.id, ()) if isinstance(node, ast.Name) else ()
 
 
-def _may_reach(start: str) -> bool:
-    """True if a name that begins so may lead to other code's objects."""
-    is_plain = len(start) > _SHORTEST_START and start[0].isalpha() and not _FRAMES.match(start)
-    return not is_plain or any(word.startswith(start) or start.startswith(word) for word in _REACHING_WORDS)
+@functools.lru_cache(maxsize=256)
+def _may_reach(starts: tuple[str, ...]) -> bool:
+    """True if a name that begins with one of these may lead to other code's objects."""
+    for start in starts:
+        is_plain = len(start) > _SHORTEST_START and start[0].isalpha() and not _FRAMES.match(start)
+        if not is_plain or any(word.startswith(start) or start.startswith(word) for word in _REACHING_WORDS):
+            return True
+    return False

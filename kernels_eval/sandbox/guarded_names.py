@@ -13,7 +13,8 @@ from typing import Any
 REACHING = re.compile(
     r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
     r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
-    r"|__dict__|__getstate__|_get_obj_state|__match_args__|type\.__setattr__"
+    r"|__dict__|__getstate__|__reduce__|__reduce_ex__|_get_obj_state|__match_args__|type\.__setattr__"
+    r"|get_field|getattr_static|resolve_name|\b(pkgutil|pydoc|runpy)\b"
     r"|_getframe|_current_frames|pythonapi|py_object"
     r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
     r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"

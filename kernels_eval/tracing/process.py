@@ -96,7 +96,7 @@ class _Host:
         provide(job["source"], on_gpu=False)
         clock = time.process_time
         with fake_cuda.OnCpu():
-            module = load_source(job["source"], hash=self._chance.hash_of)
+            module = load_source(job["source"], hash=lambda value: self._chance.hash_of(value))
             began = clock()
             with MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])

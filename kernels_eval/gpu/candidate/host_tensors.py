@@ -1,4 +1,4 @@
-"""Tensors of the host in the candidate's process: arithmetic on them alone is allowed, as it is on a CPU.
+"""Tensors of the host in the candidate's process: arithmetic on few numbers is allowed there, as it is on a CPU.
 
 Sizes, scales and checks are computed so. No element of an input or a weight may reach them: what was copied from the
 device counts as the device's, and so does what an operator makes of it, and pinned memory, into which kernels write.
@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from kernels_eval.gpu.device import cuda_driver
 
+_MOST_NUMBERS = 64
+"""Elements of a tensor that host code computes with: sizes and scales, whatever they come from."""
 _MOST_KNOWN = 4096
 """Storages, before those are forgotten that are gone."""
 
@@ -29,7 +31,8 @@ class HostTensors:
         if device is not None and torch.device(device).type == cuda_driver.DEVICE:
             return False
         tensors = _tensors((args, kwargs))
-        return bool(tensors) and not any(map(self._has_of_device, tensors))
+        are_few = all(tensor.numel() <= _MOST_NUMBERS for tensor in tensors)
+        return bool(tensors) and are_few and not any(map(self._has_of_device, tensors))
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Note what an operator made, or wrote, on the host of elements of the device."""

@@ -29,6 +29,8 @@ _ALLOWED = (
 )
 
 
+_MARKS = ("_record_function_enter", "_record_function_exit")
+"""Beginnings of the names of a profiler's operators that mark a span."""
 _DLPACK_CUDA = 2
 """kDLCUDA of DLPack's header: memory of an NVIDIA GPU."""
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
@@ -92,9 +94,10 @@ class OperatorGuard(TorchDispatchMode):
 
     def _passes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """True for an operator of PyTorch's that anybody may use, or whose tensors are the host's alone."""
+        name = func.overloadpacket.__name__
         if func.namespace != "aten":
-            return func.namespace in ("profiler", "prim")
-        return func.is_view or func.overloadpacket.__name__ in _ALLOWED or self._host.are_alone(args, kwargs)
+            return func.namespace == "profiler" and name.startswith(_MARKS)
+        return func.is_view or name in _ALLOWED or self._host.are_alone(args, kwargs)
 
     def _make(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a tensor: in a slot if one is given for it."""

@@ -74,6 +74,26 @@ def test_an_operator_of_the_candidate_s_is_judged_by_its_parts() -> None:
         sums(torch.ones(()))
 
 
+def test_arithmetic_on_many_numbers_is_refused_wherever_they_come_from() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard, pytest.raises(ForbiddenOperatorError):
+        torch.ones(65).sum()
+
+
+@pytest.mark.parametrize("schema", ["aten::clone.mine(Tensor x) -> Tensor", "profiler::mine(Tensor x) -> Tensor"])
+def test_no_operator_of_pytorch_s_is_added(schema: str) -> None:
+    remember_registrations()
+    space, _, rest = schema.partition("::")
+    with pytest.raises(RuntimeError, match="PyTorch's"):
+        torch.library.Library(space, "FRAGMENT").define(rest)
+
+
+def test_an_implementation_of_an_operator_of_pytorch_s_does_not_run() -> None:
+    remember_registrations()
+    torch.library.Library("aten", "IMPL").impl("asinh", lambda x: x + 41.0, "CPU")
+    assert float(torch.asinh(torch.zeros(()).clone())) == 0.0
+
+
 def test_a_copy_of_the_call_before_counts_as_the_device_s() -> None:
     guard = OperatorGuard(enforce=True)
     with guard:

@@ -232,7 +232,7 @@ class RaceCheck:
 
     def _note_own(self, prior: Segments) -> None:
         newest = int(prior.max())
-        if newest >= self._barrier and not self._is_interleaved:
+        if newest >= self._barrier:
             self.own_store = max(self.own_store, newest)
 
     def _record_first(self, array: Segments, places: Places) -> None:

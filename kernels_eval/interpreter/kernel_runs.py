@@ -39,6 +39,9 @@ _MOST_SHUFFLED = 1 << 20
 """Most programs of a launch whose order is drawn as a whole."""
 
 
+_WAITING = ("while", "atomic_")
+
+
 class KernelRuns:
     """The kernels of one candidate."""
 
@@ -53,8 +56,8 @@ class KernelRuns:
         """Kernels, with the constants that they were launched with, that are known to compute."""
         self._one_by_one: set[str] = set()
         """Those whose programs cannot be interpreted together."""
-        self._may_wait = False
-        """True if a kernel may wait for other programs: its text has a loop, and an atomic."""
+        self._waits: set[str] = set()
+        """Those of the words by which programs wait for others that kernels have, one helper this and one that."""
         self._touched: dict[int, Flags] = {}
         """Sectors that launches of this call have read or written, by the storage's number."""
         self._launched = 0
@@ -72,7 +75,7 @@ class KernelRuns:
         for kernel in kernels:
             try:
                 self._library.load([kernel])
-                self._may_wait |= "while " in kernel.source and "atomic_" in kernel.source
+                self._waits |= {word for word in _WAITING if word in kernel.source}
             except (ForbiddenSyntaxError, KeyError, ValueError, AttributeError) as error:
                 raise KernelError(kernel.name) from error
 
@@ -145,7 +148,7 @@ class KernelRuns:
                 return
             self._one_by_one.add(name)
             self._start(launch)
-        kept = self._kept_content(launch) if self._may_wait else None
+        kept = self._kept_content(launch) if len(self._waits) == len(_WAITING) else None
         try:
             interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid, name), kept is None)
         except StuckError:

@@ -46,6 +46,12 @@ class Awaited:
     turns: float
 
 
+_OF_A_PROGRAM = (
+    "_turns", "_waited", "_share", "_are_products_ahead", "is_branched", "_loaded", "_narrow", "_recent",
+)  # fmt: skip
+"""What `begin` makes anew."""
+
+
 class LoadTurns:
     """Turns of the current launch's programs."""
 
@@ -108,10 +114,23 @@ class LoadTurns:
         self._are_products_ahead = are_products_ahead
         self.is_branched = False
 
-    def release(self, address: int) -> Awaited:
-        """Note an atomic on one address; returns the mark of what it found."""
+    def suspend(self) -> dict[str, Any]:
+        """Return what `resume` needs to let the program go on that runs now, after other ones."""
+        state = {name: getattr(self, name) for name in _OF_A_PROGRAM}
+        self.begin()
+        return state
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Let a program go on that waited for others."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def release(self, address: int, is_idle: bool = False) -> Awaited:
+        """Note an atomic on one address; returns the mark of what it found. `is_idle`: it has changed nothing."""
         self.begin_turn(1)
         before = self._released.get(address, 0.0)
+        if is_idle:
+            return Awaited(before)
         self._released[address] = max(before, self._waited + float(np.max(self._turns)) + _HANDED_ON)
         return Awaited(before)
 

@@ -58,6 +58,8 @@ class OwnStores:
         """Begin a launch. `stages`: of its loops with products."""
         self._stages = stages
         self._loops: list[Loop] = []
+        self._before: dict[int, bool] = {}
+        """Whether the program was in a branch before an `if` statement, by its number."""
 
     def suspend(self) -> list[Loop]:
         """Return what `resume` needs to let the program go on that runs now, after other ones."""
@@ -85,17 +87,19 @@ class OwnStores:
             self._loops[-1].is_in_order = True
             LOAD_TURNS.keep_in_order()
 
-    def branch(self) -> None:
-        """Note the begin of a branch."""
-        if self._loops:
-            self._loops[-1].is_branched = True
-            LOAD_TURNS.is_branched = True
+    def branch(self, place: int, is_known: bool) -> None:
+        """Note the begin of an `if` statement. `place`: a number of its own; `is_known`: to the compiler."""
+        is_branched = bool(self._loops) and self._loops[-1].is_branched
+        self._before[place] = is_branched
+        self._set_branched(is_branched or not is_known)
 
-    def join(self) -> None:
-        """Note the end of a branch."""
-        LOAD_TURNS.is_branched = False
+    def join(self, place: int) -> None:
+        """Note the end of an `if` statement: it may stand in the branch of another one."""
+        self._set_branched(self._before.pop(place, False))
+
+    def _set_branched(self, is_branched: bool) -> None:
         if self._loops:
-            self._loops[-1].is_branched = False
+            self._loops[-1].is_branched = LOAD_TURNS.is_branched = is_branched
 
     def load(self, loaded: Any, size: int, itemsize: int, *operands: Any) -> None:
         """Mark what a load of so many elements of so many bytes returned, by way of pointers and a mask.

@@ -59,7 +59,7 @@ class _Executor:
 
     def serve(self) -> None:
         header, payload = receive_frame(self._channel)
-        self._state = TensorStore(strict=header["strict"])
+        self._state = TensorStore(header["strict"], header["order"])
         self._runs = KernelRuns(self._state, header["order"])
         self._counters = TensorCounters(self._state.kept_values)
         for number, tensor, nbytes in _weights(header, payload):

@@ -20,6 +20,8 @@ COUNTED = (
 """Types in which kernels and host code may count, and in which PyTorch calculates."""
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Types in which PyTorch does not calculate, and those whose bits count alike."""
+_FRESH_PERIOD = 4092
+"""Elements of fresh memory that are drawn."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN, by turns with its complement."""
 LEAST_GAP, _MOST_GAP = 96 << 10, 1 << 20
@@ -52,12 +54,13 @@ class ProgramError(Exception):
 class TensorStore:
     """Storages by number."""
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, order: int = 0) -> None:
+        """`order`: the seed of what fresh memory holds."""
         self.strict = strict
         self._storages: dict[int, Storage] = {}
         self._largest = 0
         """Bytes of the largest storage so far."""
-        self._allocations = 0
+        self._fresh = torch.Generator().manual_seed(order)
 
     def __getitem__(self, number: int) -> Storage:
         """Return a storage; raises ProgramError if the number is unknown."""
@@ -193,7 +196,8 @@ class TensorStore:
     def _allocate(self, command: Operate) -> None:
         """Make a storage filled with what no correct result can equal, and what no result can be built upon.
 
-        Floats are NaN, very large and very small by turns: minima and maxima pass over NaN, and over one of the others.
+        Floats are NaN, very large or very small, as a seed says: minima and maxima pass over NaN, and over one of the
+        others.
         """
         view = command.results[0]
         assert view is not None
@@ -201,15 +205,22 @@ class TensorStore:
         memory = self._memory_apart(view.reach * dtype.itemsize)
         if dtype.is_floating_point or dtype.is_complex:
             parts = torch.view_as_real(memory.view(dtype)) if dtype.is_complex else memory.view(dtype)
-            _fill_by_turns(parts.reshape(-1), self._allocations)
+            half = torch.finfo(parts.dtype).max / 2
+            values = torch.tensor([float("nan"), half, -half], dtype=parts.dtype)
+            _repeat(parts.reshape(-1), values[self._drawn_kinds(3)])
         elif dtype is not torch.bool:
-            memory.fill_(_PATTERN)
-            memory.view(_BITS[dtype.itemsize])[self._allocations % 2 :: 2].bitwise_not_()
+            numbers = memory.view(_BITS[dtype.itemsize])
+            one = torch.full((dtype.itemsize,), _PATTERN, dtype=torch.uint8).view(numbers.dtype)
+            flips = -self._drawn_kinds(2).to(numbers.dtype)
+            _repeat(numbers, one ^ flips)
         else:  # neither True nor False throughout
             memory[::2] = 1
             memory[1::2] = 0
         self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
-        self._allocations += 1
+
+    def _drawn_kinds(self, kinds: int) -> torch.Tensor:
+        """Draw numbers of kinds: each stands once among so many in a row, at a place that no kernel knows."""
+        return torch.rand(_FRESH_PERIOD // kinds, kinds, generator=self._fresh).argsort(dim=1).flatten()
 
     def _memory_apart(self, nbytes: int) -> torch.Tensor:
         """Return memory with a gap behind it, for a kernel that takes it for the largest storage so far.
@@ -303,12 +314,11 @@ class TensorStore:
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
 
 
-def _fill_by_turns(numbers: torch.Tensor, first: int) -> None:
-    """Fill numbers with NaN, half of the largest number, and its negative. `first`: the one of these to begin with."""
-    half = torch.finfo(numbers.dtype).max / 2
-    numbers.fill_(float("nan"))
-    for place, value in ((1, half), (2, -half)):
-        numbers[(place - first) % 3 :: 3] = value
+def _repeat(numbers: torch.Tensor, given: torch.Tensor) -> None:
+    """Fill numbers with those given, again and again."""
+    whole = len(numbers) // len(given) * len(given)
+    numbers[:whole].view(-1, len(given))[:] = given
+    numbers[whole:] = given[: len(numbers) - whole]
 
 
 def _further_constants(filled: torch.Tensor, kept: int) -> int:

@@ -10,6 +10,7 @@ not visit a compile-time branch that is not taken.
 
 import ast
 import functools
+import itertools
 from collections.abc import Callable, Collection, Generator
 from typing import Any
 
@@ -146,10 +147,19 @@ def _condition(value: Any) -> Any:
     return bool(value.handle.data.reshape(()))
 
 
-def _branch(value: Any) -> Any:
-    """Return the truth of an `if` statement's condition."""
-    if isinstance(value, tl.tensor):
-        OWN_STORES.branch()
+_PLACES = itertools.count(1)
+"""Numbers of `if` statements: one in a function that another one calls has another number."""
+_ATOMICS = frozenset(f"atomic_{name}" for name in ("add", "and", "cas", "max", "min", "or", "xchg", "xor"))
+
+
+def _is_atomic(function: ast.expr) -> bool:
+    """True for an atomic of the language, and not for a helper whose name begins so."""
+    return isinstance(function, ast.Attribute) and function.attr in _ATOMICS
+
+
+def _branch(value: Any, place: int) -> Any:
+    """Return the truth of an `if` statement's condition. `place`: the statement's number."""
+    OWN_STORES.branch(place, is_known=not isinstance(value, tl.tensor))
     return _condition(value)
 
 
@@ -269,15 +279,17 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.value, ast.Call) and _name_of(node.value.func).startswith("atomic_"):
+        if isinstance(node.value, ast.Call) and _is_atomic(node.value.func):
             node.value = _call(node, "_kernel_unanswered", _thunk(node.value))
         return node
 
     def visit_If(self, node: ast.If) -> Any:
         if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
             node.test = _call(node.test, "_kernel_constant", node.test)
-        self._visit_condition(node, "_kernel_branch")
-        return [node, ast.copy_location(ast.Expr(_call(node, "_kernel_joined")), node)]
+        self.generic_visit(node)
+        place = ast.Constant(next(_PLACES))
+        node.test = _call(node.test, "_kernel_branch", node.test, place)
+        return [node, ast.copy_location(ast.Expr(_call(node, "_kernel_joined", place)), node)]
 
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)

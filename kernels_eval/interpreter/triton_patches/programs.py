@@ -102,12 +102,17 @@ class _Launch:
         """Count an atomic of the program that runs. One that waits for others lets them run, within its atomic."""
         self.polls = self.polls + 1 if is_idle else 0
         self.waits = self.waits if is_idle else 0
-        if self.polls < _PATIENCE:
+        if self.polls < _PATIENCE or not RACES.is_answered:
             return
         index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
-        loops = OWN_STORES.suspend()
+        loops, turns = OWN_STORES.suspend(), LOAD_TURNS.suspend()
         self.depth += 1
-        has_run = self.run_next()
+        try:
+            has_run = self.run_next()
+        except RecursionError as error:
+            if self.may_be_stuck:
+                raise
+            raise StuckError from error
         self.depth -= 1
         self.waits = 0 if has_run else self.waits + 1
         if self.depth and self.waits > _LONG and not self.may_be_stuck:
@@ -116,6 +121,7 @@ class _Launch:
         RACES.resume(state)
         REREADS.resume(reads)
         OWN_STORES.resume(loops)
+        LOAD_TURNS.resume(turns)
         self.polls = 0
 
 
@@ -163,10 +169,11 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
     before = update()
-    before.marks = frozenset((LOAD_TURNS.release(address),))
+    is_idle = _content(ptr) == before.data.tobytes()
+    before.marks = frozenset((LOAD_TURNS.release(address, is_idle),))
     if orders and sem in _RELEASES:
         RACES.release(address)
-    _LAUNCH.poll(is_idle=_content(ptr) == before.data.tobytes())
+    _LAUNCH.poll(is_idle=is_idle)
     return before
 
 

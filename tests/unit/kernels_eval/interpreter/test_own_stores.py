@@ -48,6 +48,11 @@ PASSES = {
     "a loop of two stages": chain(", num_stages=2"),
     "a barrier in the loop": chain(", num_stages=3", after=BARRIER),
     "a branch around the load": chain(", num_stages=3", branch="tl.program_id(0) == 0"),
+    "a branch with another one, known to the compiler, before the load": chain(
+        ", num_stages=3", branch="tl.program_id(0) == 0"
+    ).replace(
+        "            o = tl.load", "            if 1 > 0:\n                v = v + 0.0\n            o = tl.load", 1
+    ),
     "a loop inside of the loop": chain(", num_stages=3", before="for u in range(2):\n            t + u\n        "),
     "as many turns back as the loop reaches": chain(", num_stages=3", back=2),
     "a product of two stages": products(", num_stages=2"),
@@ -65,6 +70,12 @@ REFUSED = {
     ),
     "a scalar in a branch": (
         MEAN + "    if tl.load(s_ptr) > 0:\n        tl.store(o_ptr + i, v)\n",
+        "a scalar that one thread",
+    ),
+    "a scalar in a block, after atomics that change nothing": (
+        "    for _ in range(6):\n        tl.atomic_add(o_ptr + 300, 0.0)\n"
+        + MEAN
+        + "    tl.store(o_ptr + i, v - tl.load(s_ptr))\n",
         "a scalar that one thread",
     ),
     "a loop of three stages": (chain(", num_stages=3"), "num_stages=3"),

@@ -58,8 +58,18 @@ def test_fresh_memory_holds_no_result_and_is_no_beginning_of_one(store: TensorSt
 
 
 def test_fresh_memory_of_one_element_differs_from_call_to_call(store: TensorStore) -> None:
-    values = torch.cat([fresh(store, "float32", 1) for _ in range(3)])
+    values = torch.cat([fresh(store, "float32", 1) for _ in range(30)])
     assert [bool(each.any()) for each in (values.isnan(), values > 80, values < -80)] == [True] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_no_stride_and_no_count_of_allocations_meets_one_kind_alone(dtype: str, stride: int) -> None:
+    made = [TensorStore(True, order) for order in range(8)]
+    first = [fresh(store, dtype, 192) for store in made]
+    kinds = 3 if dtype == "float32" else 2
+    assert all(len(values[::stride].nan_to_num(0.0).unique()) == kinds for values in first)
+    assert len({float(values[0].nan_to_num(0.0)) for values in first}) > 1, "the seed decides"
 
 
 def fresh(store: TensorStore, dtype: str, size: int) -> torch.Tensor:

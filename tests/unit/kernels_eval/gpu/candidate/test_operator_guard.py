@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
+from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
 from kernels_eval.gpu.device import cuda_driver
 
@@ -159,3 +160,9 @@ def test_host_memory_stays_refused_whatever_a_class_says_of_itself(recorded: lis
     with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
         X.as_subclass(_Pretending).__dlpack__()
     assert recorded == ["Tensor.__dlpack__"]
+
+
+def test_an_implementation_of_an_operator_of_pytorch_s_does_not_run() -> None:
+    remember_registrations()
+    torch.library.Library("aten", "IMPL").impl("asinh", lambda x: x + 41.0, "CPU")
+    assert float(torch.asinh(torch.zeros(()))) == 0.0

@@ -38,17 +38,17 @@ def relu_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 
 
 @triton.jit(noinline=True)
-def act(x):
-    return tl.maximum(x, 0.0) * 2.0 + 1.0
+def place(program):
+    return program + 0
 
 
 @triton.jit(do_not_specialize=["n"])
 def affine(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
     tl.static_assert(BLOCK % 32 == 0)
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = place(tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
     tl.device_assert(i >= 0, "index")
     x = tl.load(x_ptr + i, mask=i < n)
-    tl.store(o_ptr + i, act(x), mask=i < n)
+    tl.store(o_ptr + i, tl.maximum(x, 0.0) * 2.0 + 1.0, mask=i < n)
 
 
 class ModelNew(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""calls on four blocking streams with inputs too large to be made one by one, 13 us
+"""calls on four blocking streams with inputs of 24 MiB, 13 us
 
 expect: incorrect or rejected or correct
 """

@@ -58,7 +58,7 @@ class CallSets:
         self.forms: list[TensorForm] = []
         """Forms of the outputs at the full size: known after `learn_forms`."""
         self.in_parts: list[bool] = []
-        """Which of the sets of `timed`, drawn last, are in parts."""
+        """Whether each of the sets that `timed` has drawn last is in parts."""
 
     def learn_forms(self) -> None:
         """Run the reference on one input set for the forms of its outputs."""

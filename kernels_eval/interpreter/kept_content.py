@@ -1,4 +1,4 @@
-"""Interpreter process: what storages hold before a launch, which is put back to run the launch again."""
+"""Interpreter process: contents of storages before a launch, put back to run it again."""
 
 from collections.abc import Iterable
 

@@ -49,7 +49,7 @@ class Awaited:
 _OF_A_PROGRAM = (
     "_turns", "_waited", "_share", "_are_products_ahead", "is_branched", "_loaded", "_narrow", "_recent",
 )  # fmt: skip
-"""What `begin` makes anew."""
+"""Attributes that `begin` makes anew."""
 
 
 class LoadTurns:

@@ -325,3 +325,22 @@ def test_each_baseline_is_a_program_of_its_own_and_made_once(monkeypatch: pytest
     assert others == [(eager, None), (eager, "max-autotune-no-cudagraphs")]
     assert [problem.forward(True, name) for name in ("compile", "max-autotune")] == others
     assert len(made) == 2
+
+
+def test_a_round_without_calls_is_made_whatever_the_problem_is(tmp_path: Path) -> None:
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = SimpleNamespace(synchronize=lambda: None)
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), 1 << 30, nothing)
+        sets.learn_forms()
+        sets.reserve()
+        calls = sets.small()
+        calls.publish()
+        calls.complete()
+        calls.sample_at_once()
+        calls.sample()
+        calls.collect()
+    assert (calls.count, calls.sets) == (1, [[]])
+    assert not calls.has_late_writes()
+    assert not calls.has_broken_guards()
+    assert calls.changed_inputs() == set()

@@ -51,6 +51,8 @@ class SharedCalls:
         self._piece = 0
         """Offset of a piece of the first call's outputs; what stands there in every call is sampled first."""
         self._first_samples = torch.empty(0, dtype=torch.uint8)
+        self._watched = 0
+        """Offset of the piece that is watched."""
         self._seen: list[tuple[int, torch.Tensor]] = []
         """Offset of a watched piece, and what was seen of it once its call's end had been told."""
         self.sets = [self._prepare(values, slots) for values, slots in zip(sets, layout.calls, strict=True)]

@@ -153,7 +153,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
             "CACHE = {}",
         ),
         "incorrect",
-        "wrong_shape",
+        "wrong_values",
     ),
     "stops working after a while": (
         PROBLEM,

@@ -140,7 +140,8 @@ def test_messages_point_at_the_candidate(judge: Judge) -> None:
     wrong_values = judge.evaluate(ROW_PROBLEM, FAILING["part of the grid"][0])
     assert wrong_values.error_message is not None
     # Half of the rows, at whatever size it was judged: host code that divides may be judged where tiles divide.
-    first = re.search(r"output\[(\d+), 0\] is nan, expected", wrong_values.error_message)
+    # What nobody has written is NaN, very large or very small.
+    first = re.search(r"output\[(\d+), 0\] is (?:nan|-?1\.70141e\+38), expected", wrong_values.error_message)
     assert first is not None
     assert int(first[1]) > 0
     assert "50.0% of " in wrong_values.error_message

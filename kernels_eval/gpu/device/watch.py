@@ -15,7 +15,7 @@ import torch
 from kernels_eval.gpu.device.cuda_driver import CudaDriver
 
 LOOKS = 64
-"""Looks at a call. Copies follow one another at 1 to 2 µs: longer calls gain little by an end that is told early."""
+"""Looks at a call. One that takes longer than all of them gains little by an end that is told early."""
 PIECE_BYTES = 64
 """Bytes of a row."""
 MAX_DISTANCE = 2**31 - 1

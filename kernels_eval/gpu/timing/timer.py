@@ -32,7 +32,7 @@ _USUAL_WAIT = 1.25
 """Multiple of the median wait for a gate's kernel that is usual. The wait is for three turns and a part of one, so the
 longest is 4 / 3.5 of the median; what is longer was put off, or the machine is busy."""
 _SLACK_LOOK_S = 5e-7
-"""The same of the look that finds an end told: looks are 1 to 2 us apart, and a median of 32 calls varies by 0.15."""
+"""The same of the look that finds an end told: estimated, for a median of 32 calls and looks of 1 to 2 us."""
 _FIRST_CALLS = 16
 _SERIAL_ROUNDS = 3
 """Rounds of calls one by one at most."""

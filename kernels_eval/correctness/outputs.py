@@ -80,5 +80,11 @@ def is_finite(tensor: torch.Tensor) -> bool:
     if not tensor.dtype.is_floating_point:
         return True
     if tensor.dtype.itemsize == 1 or not tensor.numel():  # types of eight bits have no extrema
-        return bool(tensor.isfinite().all())
+        return not unbounded(tensor)
     return bool(torch.stack(torch.aminmax(tensor)).isfinite().all())
+
+
+def unbounded(tensor: torch.Tensor) -> int:
+    """Return how many elements of a tensor have no finite value."""
+    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # PyTorch asks no type of eight bits
+    return tensor.numel() - int(values.isfinite().sum())

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat, unbounded
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import Spread, spread_of, vary_parts
@@ -121,7 +121,12 @@ class GpuReference(Reference):
         generator = self._generator(seed, trial)
         for index, value in enumerate(values):
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):
-                change(index, value, generator)
+                if value.dtype.itemsize > 1:
+                    change(index, value, generator)
+                else:  # PyTorch computes with no floats of eight bits, and makes NaN of what is beyond them
+                    wide, most = value.float(), torch.finfo(value.dtype).max
+                    change(index, wide, generator)
+                    value.copy_(wide.clamp_(-most, most))
         return values
 
     def _placed(self, values: list[Any]) -> list[Any]:
@@ -191,7 +196,7 @@ class GpuReference(Reference):
 
 def _unbounded(outputs: list[torch.Tensor]) -> int:
     """Return how many elements have no finite value."""
-    return sum(value.numel() - int(value.isfinite().sum()) for value in outputs)
+    return sum(map(unbounded, outputs))
 
 
 def _on_device(forward: Any) -> Any:

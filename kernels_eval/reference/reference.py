@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, unbounded
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.reference.constructor import Constructor
@@ -385,7 +385,7 @@ class Reference:
             outputs, _ = self._code.run(model, self._small_inputs())
         except ReferenceFailedError:
             return False
-        return all(bool(value.isfinite().all()) for value in outputs)
+        return not any(map(unbounded, outputs))
 
     def _small_inputs(self) -> list[Any]:
         """Draw inputs from the problem's own distribution, at a reduced size if it can be reduced."""

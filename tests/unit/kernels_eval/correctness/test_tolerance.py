@@ -65,6 +65,41 @@ def test_integers_must_be_equal() -> None:
     assert comparison.message == "output[3] is 4, expected 3; 10.0% of 10 elements are wrong"
 
 
+EIGHT_BITS = st.sampled_from([torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2])
+
+
+def quantised(dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """Return 500 values of eight bits, as whole numbers that `view` makes values of `dtype` of; none is NaN."""
+    return torch.randint(1, 100, (5, 100), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+@given(EIGHT_BITS, st.integers(0, 1000), st.integers(0, 7), st.sampled_from([-1, 1, 2]))
+def test_few_elements_of_eight_bits_may_be_a_step_away(dtype: torch.dtype, seed: int, number: int, steps: int) -> None:
+    native = quantised(dtype, seed)
+    actual = native.clone()
+    places = torch.randperm(500, generator=torch.Generator().manual_seed(seed))[:number]
+    actual.view(-1)[places] += steps
+    agrees = compare(actual.view(dtype), native.view(dtype), native.view(dtype), "output").agrees
+    assert agrees is (number == 0 or (abs(steps) == 1 and number <= 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_floats_of_eight_bits_are_compared(dtype: torch.dtype) -> None:
+    native = torch.tensor([0.0, 1.0, -2.0, float("nan")] * 100).to(dtype)
+    assert compare(torch.tensor([-0.0, 1.0, -2.0, float("nan")] * 100).to(dtype), native, native, "output").agrees
+    assert rows_that_agree(native[None, :3], native[None, :3]).all()
+    wrong = compare(torch.tensor([0.0, 1.0, 2.0, float("nan")] * 100).to(dtype), native, native, "output")
+    assert wrong.message.startswith("output[2] is 2, expected -2; 25.0% of 400 elements are wrong")
+    assert not compare(torch.zeros(400).to(dtype), native, native, "output").agrees
+
+
+def test_places_and_truth_values_have_no_step() -> None:
+    for native in (torch.arange(1000), torch.arange(1000, dtype=torch.int16), torch.arange(1000) % 2 == 0):
+        actual = native.clone()
+        actual[7] = actual[8]
+        assert not compare(actual, native, native, "output").agrees
+
+
 def test_complex_outputs_are_compared_by_their_parts() -> None:
     native = torch.randn(64, 8, dtype=torch.complex64, generator=torch.Generator().manual_seed(3))
     oracle = native.to(torch.complex128)

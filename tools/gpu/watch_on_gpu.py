@@ -9,6 +9,7 @@ computes, and beside one that copies. Exit code 1 if a look does not come.
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -51,7 +52,7 @@ def periods(busy: Callable[[], None], repeats: int) -> dict[str, float]:
     for _ in range(repeats):
         busy()
         times = arrivals(watch, memory[:1], memory[1 << 19 :])
-        between += [1e6 * (after - before) for before, after in zip(times, times[1:], strict=False)]
+        between += [1e6 * (after - before) for before, after in itertools.pairwise(times)]
         whole.append(1e6 * (times[-1] - times[0]))
         torch.cuda.synchronize()
     return {"median": median(between), "p99": quantiles(between, n=100)[98], "all looks": median(whole)}

@@ -122,6 +122,18 @@ def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
     assert not made.takes_parts(SEED)
 
 
+@pytest.mark.parametrize("dtype", ["torch.float8_e4m3fn", "torch.float8_e5m2"])
+def test_inputs_of_eight_bits_change_as_others_do(dtype: str) -> None:
+    made = GpuReference(MEAN.replace("x * x", "x.float()").replace("(2, 4194304)", f"(2, 65536).to({dtype})"), 1)
+    (spiked,) = made.draw_spiked(3, SEED, factor=1e6)
+    large = (spiked.float() > 1.0).reshape(SPIKES, -1).sum(dim=1)
+    assert large.tolist() == [1] * SPIKES and bool(spiked.float().isfinite().all())
+    assert made.takes_parts(SEED)
+    (parts,), (other,) = made.draw_in_parts(3, SEED), made.draw_in_parts(4, SEED)
+    assert parts.dtype is spiked.dtype and not torch.equal(parts.float(), other.float())
+    assert 0.0 <= float(parts.float().min()) and float(parts.float().max()) <= 1.0
+
+
 def test_inputs_with_a_structure_have_none() -> None:
     made = GpuReference(MEAN.replace("torch.rand(2, 4194304)", "torch.eye(512)"), 1)
     assert torch.equal(made.draw_spiked(3, SEED, factor=100.0)[0], torch.eye(512))

@@ -35,6 +35,12 @@ def spread_of(value: torch.Tensor) -> Spread:
     return Spread(*torch.std_mean(exact), *torch.aminmax(value))
 
 
+def in_memory(value: torch.Tensor) -> torch.Tensor:
+    """Return a dense tensor in the order in which it lies in memory, contiguous; any other one as it is."""
+    order = sorted(range(value.dim()), key=lambda d: (-value.stride(d), d))
+    return value.permute(order) if value.permute(order).is_contiguous() else value
+
+
 def vary_parts(
     value: torch.Tensor,
     generator: torch.Generator,

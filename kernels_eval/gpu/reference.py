@@ -4,9 +4,10 @@ Shapes and the reduced leading size are found on the CPU (kernels_eval.reference
 when first used.
 """
 
+import contextlib
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat, unbounded
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
-from kernels_eval.gpu.input_parts import Spread, spread_of, vary_parts
+from kernels_eval.gpu.input_parts import Spread, in_memory, spread_of, vary_parts
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
@@ -71,10 +72,15 @@ class GpuReference(Reference):
     def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
 
-        Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
+        Each of 64 equal parts of every input that may hold any value has one element of `factor` times its mean magnitude: a
         kernel that leaves a part out is wrong, also where the mean of the rest is the same.
         """
-        return self._draw_changed(trial, seed, lambda _, value, generator: _add_spikes(value, factor, generator))
+
+        def change(index: int, value: torch.Tensor, is_plain: bool, generator: torch.Generator) -> None:
+            if is_plain:
+                _add_spikes(value, factor, generator)
+
+        return self._draw_changed(trial, seed, change)
 
     def takes_parts(self, seed: SecretSeed) -> bool:
         """Return whether inputs in parts have no more elements without a finite value in the outputs than the others.
@@ -101,32 +107,30 @@ class GpuReference(Reference):
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
         places = random.Random(seed.number("parts", trial))
 
-        def change(index: int, value: torch.Tensor, generator: torch.Generator) -> None:
+        def change(index: int, value: torch.Tensor, is_plain: bool, generator: torch.Generator) -> None:
             if index not in self._spreads and value.numel():
                 self._spreads[index] = spread_of(value)
-            vary_parts(value, generator, places, stretched, self._spreads.get(index))
+            vary_parts(value, generator, places, stretched and is_plain, self._spreads.get(index))
 
         return self._draw_changed(trial, seed, change)
 
     def _draw_changed(
-        self, trial: int, seed: SecretSeed, change: Callable[[int, torch.Tensor, torch.Generator], None]
+        self, trial: int, seed: SecretSeed, change: Callable[[int, torch.Tensor, bool, torch.Generator], None]
     ) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, and change those without a structure.
 
-        `change`: takes an input's index, the input and a generator.
+        `change`: takes an input's index, the input as it lies in memory, whether it may leave its range, and a
+        generator.
         """
         torch.manual_seed(seed.number("inputs", trial))
         with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
             values = self._placed(self._reduction.inputs(None))
         generator = self._generator(seed, trial)
         for index, value in enumerate(values):
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):
-                if value.dtype.itemsize > 1:
-                    change(index, value, generator)
-                else:  # PyTorch computes with no floats of eight bits, and makes NaN of what is beyond them
-                    wide, most = value.float(), torch.finfo(value.dtype).max
-                    change(index, wide, generator)
-                    value.copy_(wide.clamp_(-most, most))
+            if isinstance(value, torch.Tensor) and origin.is_ranged(value) and _can_change(value.dtype):
+                with _as_floats(in_memory(value)) as changed:
+                    is_plain = origin.is_plain(value) and value.dtype.is_floating_point
+                    change(index, changed, is_plain, generator)
         return values
 
     def _placed(self, values: list[Any]) -> list[Any]:
@@ -207,6 +211,23 @@ def _on_device(forward: Any) -> Any:
             return forward(*inputs)
 
     return on_device
+
+
+def _can_change(dtype: torch.dtype) -> bool:
+    """Return whether elements are numbers, not places: floats, or whole numbers of eight bits."""
+    return dtype.is_floating_point or (dtype.itemsize == 1 and dtype is not torch.bool)
+
+
+@contextlib.contextmanager
+def _as_floats(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Give values of eight bits as float32, with which PyTorch computes, and write them back, within their range."""
+    if value.dtype.itemsize > 1:
+        yield value
+        return
+    wide = value.float()
+    yield wide
+    limits = torch.finfo(value.dtype) if value.dtype.is_floating_point else torch.iinfo(value.dtype)
+    value.copy_((wide if value.dtype.is_floating_point else wide.round_()).clamp_(limits.min, limits.max))
 
 
 def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:

@@ -3,6 +3,7 @@
 The leading size is changed by running the problem's own `get_inputs` with tensor factories that create fewer rows.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -111,6 +112,14 @@ _KEEPS = frozenset(
     }
 )  # fmt: skip
 _ARITHMETIC = frozenset(["add", "sub", "mul", "div", "truediv", "radd", "rsub", "rmul"])
+_ELEMENT_BY_ELEMENT = frozenset(
+    {
+        "abs", "absolute", "sqrt", "rsqrt", "square", "pow", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10",
+        "sigmoid", "tanh", "sin", "cos", "relu", "clamp", "clip", "clamp_min", "clamp_max", "reciprocal", "softplus",
+        "gelu", "silu", "elu", "leaky_relu", "rpow", "rdiv", "rtruediv",
+    }
+)  # fmt: skip
+_IN_PLACE = frozenset({"setitem", "iadd", "isub", "imul", "itruediv", "ipow"})
 
 
 class PlainDraws(TorchFunctionMode):
@@ -123,10 +132,18 @@ class PlainDraws(TorchFunctionMode):
         super().__init__()
         self._plain: dict[int, torch.Tensor] = {}
         """By `id`. The tensors are held to prevent the reuse of an id."""
+        self._ranged: dict[int, torch.Tensor] = {}
 
     def is_plain(self, value: Any) -> bool:
         """True for a tensor whose values can be replaced by any others."""
         return id(value) in self._plain
+
+    def is_ranged(self, value: Any) -> bool:
+        """True for a tensor whose values can be replaced by any others between its smallest and its largest one.
+
+        It is plain, or a function of plain ones element by element, or drawn whole numbers of eight bits.
+        """
+        return id(value) in self._plain or id(value) in self._ranged
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -135,12 +152,32 @@ class PlainDraws(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         name = name.strip("_") if name.startswith("__") else name
-        if isinstance(result, torch.Tensor) and (name in _DRAWN or (name in _KEEPS and self._keeps(name, args))):
-            self._plain[id(result)] = result
+        base = name.rstrip("_")  # of what is done in place
+        is_plain = name in _DRAWN or (base in _KEEPS and self._keep(self.is_plain, base, args))
+        is_ranged = base in _KEEPS | _ELEMENT_BY_ELEMENT and self._keep(self.is_ranged, base, args)
+        if name in _IN_PLACE or (name.endswith("_") and not is_plain):
+            for known in (self._plain, self._ranged):
+                known.pop(id(args[0]), None)
+        if isinstance(result, torch.Tensor):
+            if is_plain:
+                self._plain[id(result)] = result
+            elif (name == "randint" and result.dtype.itemsize == 1) or (
+                is_ranged and not _makes_floats_of_whole_numbers(args, result)
+            ):
+                self._ranged[id(result)] = result
         return result
 
-    def _keeps(self, name: str, args: tuple[Any, ...]) -> bool:
-        tensors = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+    @staticmethod
+    def _keep(is_known: Callable[[Any], bool], name: str, args: tuple[Any, ...]) -> bool:
+        tensors = _tensors(args)
         if name in _ARITHMETIC and sum(value.dim() > 0 for value in tensors) > 1:
             return False  # e.g. a matrix plus its own transpose
-        return all(self.is_plain(value) for value in tensors)
+        return all(map(is_known, tensors))
+
+
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+
+
+def _makes_floats_of_whole_numbers(args: tuple[Any, ...], result: torch.Tensor) -> bool:
+    return result.dtype.is_floating_point and any(not value.dtype.is_floating_point for value in _tensors(args))

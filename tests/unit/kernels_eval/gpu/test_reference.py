@@ -134,6 +134,29 @@ def test_inputs_of_eight_bits_change_as_others_do(dtype: str) -> None:
     assert 0.0 <= float(parts.float().min()) and float(parts.float().max()) <= 1.0
 
 
+RANGES = {
+    "torch.rand(512, 512).sqrt()": (0.0, 1.0),
+    "torch.randn(512, 512).abs().clamp(max=3)": (0.0, 3.0),
+    "torch.rand(256, 1024).t()": (0.0, 1.0),
+    "torch.randint(0, 256, (512, 512), dtype=torch.uint8)": (0.0, 255.0),
+    "torch.randint(-100, 101, (512, 512), dtype=torch.int8)": (-100.0, 100.0),
+}
+
+
+@pytest.mark.parametrize("made", RANGES)
+def test_means_of_parts_differ_within_the_range_of_an_input(made: str) -> None:
+    low, high = RANGES[made]
+    reference = GpuReference(MEAN.replace("x * x", "x.float()").replace("torch.rand(2, 4194304)", made), 1)
+    (plain,), (parts,) = reference.draw(None, 3, SEED, own=True), reference.draw_in_parts(4, SEED, stretched=True)
+    assert parts.dtype is plain.dtype and parts.stride() == plain.stride()
+    if made.endswith(".t()"):
+        parts, plain = parts.t(), plain.t()
+    else:
+        assert low <= float(parts.min()) and float(parts.max()) <= high  # else the draws may be replaced by any values
+    spreads = [value.float().reshape(-1)[: 1 << 18].reshape(1024, -1).mean(dim=1).std() for value in (plain, parts)]
+    assert spreads[1] > 2 * spreads[0]
+
+
 def test_inputs_with_a_structure_have_none() -> None:
     made = GpuReference(MEAN.replace("torch.rand(2, 4194304)", "torch.eye(512)"), 1)
     assert torch.equal(made.draw_spiked(3, SEED, factor=100.0)[0], torch.eye(512))

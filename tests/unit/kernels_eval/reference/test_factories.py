@@ -36,6 +36,33 @@ SYMMETRIC = (
 )
 
 
+RANGED = (
+    lambda: torch.randn(4, 4).abs(),
+    lambda: torch.rand(4, 4).sqrt().t(),
+    lambda: torch.relu(torch.randn(4, 4)) + 1.0,
+    lambda: torch.rand(4, 4).mul_(2).exp_(),
+    lambda: torch.sigmoid(torch.randn(4, 8))[:, ::2],
+    lambda: torch.randint(0, 256, (4, 4), dtype=torch.uint8),
+    lambda: torch.randint(-128, 128, (4, 4), dtype=torch.int8).view(2, 8),
+)
+UNRANGED = (
+    lambda: torch.randn(4, 4).softmax(dim=-1).sqrt(),
+    lambda: torch.randn(4, 4).tril_(),
+    lambda: changed_in_place(lambda x: x.__setitem__((slice(None), 0), 0.0)),
+    lambda: changed_in_place(lambda x: x.clamp_(0).round_()),
+    lambda: changed_in_place(lambda x: x.masked_fill_(x < 0, 0.0)),
+    lambda: torch.randint(0, 2, (4, 4), dtype=torch.uint8).float() * 2 - 1,
+    lambda: torch.randint(0, 9, (4, 4)),
+    lambda: torch.rand(4, 4).round(),
+)
+
+
+def changed_in_place(change: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    value = torch.randn(4, 4)
+    change(value)
+    return value
+
+
 @pytest.mark.parametrize("make", PLAIN)
 def test_plain_draws_are_found(make: Callable[[], torch.Tensor]) -> None:
     with PlainDraws() as origin:
@@ -48,3 +75,18 @@ def test_structures_are_left_alone(make: Callable[[], torch.Tensor]) -> None:
     with PlainDraws() as origin:
         value = make()
     assert not origin.is_plain(value)
+
+
+@pytest.mark.parametrize("make", PLAIN + RANGED)
+def test_functions_of_each_element_have_a_range(make: Callable[[], torch.Tensor]) -> None:
+    with PlainDraws() as origin:
+        value = make()
+    assert origin.is_ranged(value)
+    assert origin.is_plain(value) == (make in PLAIN)
+
+
+@pytest.mark.parametrize("make", UNRANGED + SYMMETRIC)
+def test_what_rows_or_places_decide_has_none(make: Callable[[], torch.Tensor]) -> None:
+    with PlainDraws() as origin:
+        value = make()
+    assert not origin.is_ranged(value) and not origin.is_plain(value)

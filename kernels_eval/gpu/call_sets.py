@@ -22,9 +22,9 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_TURN_OF_PLAIN = 4
-"""Of the inputs of timed calls one in four is as the problem draws it. Others the reference may not take."""
-_SERIAL_CALLS, _FEWEST_SERIAL = 32, 8
+_KINDS = ("plain", "other", "parts", "parts")
+"""Of timed calls' inputs, with equal shares: as the problem draws them, of another distribution as in trials, in parts."""
+_SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20
 """Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
 _SAMPLINGS = 5
@@ -57,7 +57,7 @@ class CallSets:
         self._ahead: Rounds | None = None
         self.forms: list[TensorForm] = []
         """Forms of the outputs at the full size: known after `learn_forms`."""
-        self.in_parts: list[bool] = []
+        self.kinds: list[str] = []
         """Whether each of the sets that `timed` has drawn last is in parts."""
 
     def learn_forms(self) -> None:
@@ -176,22 +176,31 @@ class CallSets:
     def timed(self, count: int) -> SharedCalls:
         """Draw sets from the problem's own distribution, without the reference's results.
 
-        All but some, secretly drawn, are in parts: a kernel that leaves parts out in timed rounds alone is wrong there.
+        Their kinds are secret. A kernel that leaves parts out in timed rounds alone, or is less exact, is wrong there.
         """
-        takes_parts = self._reference.takes_parts(self._seed)
-        self.in_parts = []
+        takes = {
+            "plain": True,
+            "other": self._reference.takes_others(self._seed),
+            "parts": self._reference.takes_parts(self._seed),
+        }
+        self.kinds = []
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
                 self._next()
-                self.in_parts.append(takes_parts and self._seed.number("plain", self._drawn) % _TURN_OF_PLAIN > 0)
-                if self.in_parts[-1]:
-                    yield self._reference.draw_in_parts(self._drawn, self._seed)
-                else:
-                    yield self._reference.draw(None, self._drawn, self._seed, own=True)
+                kind = _KINDS[self._seed.number("kind", self._drawn) % len(_KINDS)]
+                self.kinds.append(kind if takes[kind] else "plain")
+                yield self._drawn_as(self.kinds[-1])
 
         layout = self._layout(count)
         return SharedCalls(self._transport, layout, draw(), self.forms)
+
+    def _drawn_as(self, kind: str) -> list[Any]:
+        if kind == "parts":
+            return self._reference.draw_in_parts(self._drawn, self._seed)
+        if kind == "other":
+            return self._reference.draw_other(self._drawn, self._seed)
+        return self._reference.draw(None, self._drawn, self._seed, own=True)
 
     def small(self) -> SharedCalls:
         """Return a call without inputs, of one small output: for rounds without calls, which serve all problems."""

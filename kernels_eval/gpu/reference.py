@@ -23,7 +23,7 @@ from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 SPIKES = 64
-_PLAIN_TRIALS, _PART_TRIALS = 2, 4
+_PLAIN_TRIALS, _PART_TRIALS, _OTHER_TRIALS = 2, 4, 3
 _MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes of torch.compile by baseline. A graph saves launches, which are not timed, and copies its inputs, which are."""
 _ORACLE_COPIES = 3
@@ -41,7 +41,10 @@ class GpuReference(Reference):
         """By input."""
         self._most_unbounded: int | None = None
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
-        self._takes_parts = True
+        self._takes_parts: bool | None = None
+        self._takes_others: bool | None = None
+        """None: not tried yet."""
+        self._only_constant = False
         self._is_placed = False
         """It is known where the problem's code makes its tensors."""
 
@@ -87,21 +90,51 @@ class GpuReference(Reference):
 
         Tries it once; `is_beyond` may find out later.
         """
+        if self._takes_parts is None:
+            parts = (self.draw_in_parts(-1 - trial, seed) for trial in range(_PART_TRIALS))
+            self._takes_parts = all(self._unbounded(inputs) <= self._own_unbounded(seed) for inputs in parts)
+        return self._takes_parts
+
+    def takes_others(self, seed: SecretSeed) -> bool:
+        """Return the same of inputs of other distributions, or, where they do not do, of varied constants alone."""
+        if self._takes_others is None:
+            self._takes_others = self._takes_other(seed)
+            if not self._takes_others:
+                self._only_constant = True
+                self._takes_others = self._takes_other(seed)
+        return self._takes_others
+
+    def _takes_other(self, seed: SecretSeed) -> bool:
+        try:
+            return all(
+                self._unbounded(self.draw_other(-1 - trial, seed)) <= self._own_unbounded(seed)
+                for trial in range(_OTHER_TRIALS)
+            )
+        except ReferenceFailedError:  # an index out of range
+            return False
+
+    def draw_other(self, trial: int, seed: SecretSeed) -> list[Any]:
+        """Draw full-size inputs of another distribution, as trials do, or with varied constants alone."""
+        return self.draw(None, trial, seed, own=False, only_constant=self._only_constant)
+
+    def is_beyond(self, expected: Expected, in_parts: bool) -> bool:
+        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn."""
+        is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
+        if is_beyond and in_parts:
+            self._takes_parts = False
+        elif is_beyond:
+            self._takes_others = False
+        return is_beyond
+
+    def _own_unbounded(self, seed: SecretSeed) -> int:
+        """Return how many elements of the outputs have no finite value for the problem's own inputs, at most."""
         if self._most_unbounded is None:
             own = (self.draw(None, -1 - trial, seed, own=True) for trial in range(_PLAIN_TRIALS))
             self._most_unbounded = max(self._unbounded(inputs) for inputs in own)
-            parts = (self.draw_in_parts(-1 - trial, seed) for trial in range(_PART_TRIALS))
-            self._takes_parts = all(self._unbounded(inputs) <= self._most_unbounded for inputs in parts)
-        return self._takes_parts
-
-    def is_beyond(self, expected: Expected) -> bool:
-        """Return whether a call's inputs in parts are more than the problem takes: none is drawn from then on."""
-        is_beyond = _unbounded(expected.native) > (self._most_unbounded or 0)
-        self._takes_parts &= not is_beyond
-        return is_beyond
+        return self._most_unbounded
 
     def _unbounded(self, inputs: list[Any]) -> int:
-        return _unbounded(self.results(inputs))
+        return sum(map(unbounded, self.results(inputs)))
 
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
@@ -196,11 +229,6 @@ class GpuReference(Reference):
         if perturbed not in self._on_device:
             self._on_device[perturbed] = copy.deepcopy(super()._model(perturbed)).to(cuda_driver.DEVICE)
         return self._on_device[perturbed]
-
-
-def _unbounded(outputs: list[torch.Tensor]) -> int:
-    """Return how many elements have no finite value."""
-    return sum(map(unbounded, outputs))
 
 
 def _on_device(forward: Any) -> Any:

@@ -85,7 +85,8 @@ class TimedRounds:
         return calls
 
     def _is_beyond(self, call: int, expected: Expected) -> bool:
-        return self.sets.in_parts[call] and self.reference.is_beyond(expected)
+        kind = self.sets.kinds[call]
+        return kind != "plain" and self.reference.is_beyond(expected, kind == "parts")
 
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock

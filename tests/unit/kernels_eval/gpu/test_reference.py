@@ -116,9 +116,9 @@ def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
     assert made.takes_parts(SEED)
     fine, overflow = (made.in_own_precision([torch.full((2, 4096), value)], True) for value in (1.0, 1e30))
-    assert not made.is_beyond(fine)
+    assert not made.is_beyond(fine, in_parts=True)
     assert made.takes_parts(SEED)
-    assert made.is_beyond(overflow)
+    assert made.is_beyond(overflow, in_parts=True)
     assert not made.takes_parts(SEED)
 
 
@@ -132,6 +132,34 @@ def test_inputs_of_eight_bits_change_as_others_do(dtype: str) -> None:
     (parts,), (other,) = made.draw_in_parts(3, SEED), made.draw_in_parts(4, SEED)
     assert parts.dtype is spiked.dtype and not torch.equal(parts.float(), other.float())
     assert 0.0 <= float(parts.float().min()) and float(parts.float().max()) <= 1.0
+
+
+OTHERS = {
+    "torch.rand(64, 64)": ("x + 1", True, True),
+    "torch.ones(64, 64)": ("x + 1", True, True),
+    "torch.rand(64, 64) ": ("torch.log(x)", True, False),
+    "torch.randn(64, 64).softmax(dim=1)": ("x + 1", True, False),
+    "torch.randint(0, 9, (64, 64))": ("torch.arange(9.0)[x]", True, False),
+}
+
+
+@pytest.mark.parametrize("drawn", OTHERS)
+def test_other_distributions_are_drawn_where_the_problem_takes_them(drawn: str) -> None:
+    body, takes, differs = OTHERS[drawn]
+    problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", drawn.strip())
+    made = GpuReference(problem, 1)
+    assert made.takes_others(SEED) is takes
+    (own,), (other,) = made.draw(None, 5, SEED, own=True), made.draw_other(5, SEED)
+    assert (not torch.equal(own, other)) is differs
+    assert made.results([other])[0].isfinite().all()
+
+
+def test_inputs_of_other_distributions_beyond_the_problem_are_found_out_later() -> None:
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    assert made.takes_others(SEED) and made.takes_parts(SEED)
+    (overflow,) = (made.in_own_precision([torch.full((2, 4096), 1e30)], True),)
+    assert made.is_beyond(overflow, in_parts=False)
+    assert not made.takes_others(SEED) and made.takes_parts(SEED)
 
 
 RANGES = {
@@ -233,7 +261,7 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
     assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]
 
 
-@pytest.mark.parametrize(("mib", "calls"), [(1, 32), (16, 16), (32, 8), (33, 0), (64, 0)])
+@pytest.mark.parametrize(("mib", "calls"), [(1, 32), (16, 16), (32, 8), (33, 7), (64, 4), (65, 0)])
 def test_calls_with_large_inputs_are_not_made_one_by_one(mib: int, calls: int) -> None:
     made: Any = SimpleNamespace(input_bytes=mib << 20)
     unused: Any = None

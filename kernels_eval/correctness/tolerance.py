@@ -32,6 +32,8 @@ _FEW_ROWS = 0.05
 _FEW_ELEMENTS = 0.01
 """Share of an output's elements of eight bits, rounded up, that may be one step away: quotients and sums that another
 order of operations rounds to the other side of a tie. Truncated instead of rounded, half of them are."""
+_PIECES, _SMALL = 16, 1 / 32
+"""Pieces of an output, in the order of its elements, and the share of its scale below which one is held to its own."""
 _STRICTER = 0.98
 """Room for the rounding of a difference in the output's own type: half a unit in the last place, 0.4 % of bfloat16."""
 UNWRITTEN = "never written, or computed so"
@@ -77,15 +79,14 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     flat = actual.reshape(-1), oracle.reshape(-1), native.reshape(-1)
     scale, is_finite = _scale(flat[1])
     largest, relative = _errors(flat[0], flat[1], scale, is_finite)
-    if is_finite and relative is not None and relative <= _SURELY * tolerance:
+    small = _small_pieces(flat[1], scale)
+    if is_finite and relative is not None and relative <= _SURELY * tolerance and not small:
         return Comparison(True, max_abs_error=largest, max_rel_error=relative)
-    wider = tolerance
-    right = _mask(flat, tolerance, wider, scale)
-    if not bool(right.all()) and actual.dtype in _WIDEST:
-        wider = min(tolerance + _NOISE * _own_error(flat[1], flat[2]) / scale, _WIDEST[actual.dtype])
-        right = _mask(flat, tolerance, wider, scale)
-        if not bool(right.all()) and actual.dim() > 1 and actual.shape[-1] <= _BLOCK:
-            right = _with_few_inaccurate_rows(right, actual, oracle, native, scale)
+    right = _right(flat, scale)
+    if not bool(right.all()) and actual.dtype in _WIDEST and actual.dim() > 1 and actual.shape[-1] <= _BLOCK:
+        right = _with_few_inaccurate_rows(right, actual, oracle, native, scale)
+    for piece, own in small:
+        right[piece] &= _right(tuple(part[piece] for part in flat), own)
     agrees = bool(right.all())
     message = "" if agrees else _first(actual, oracle, right.reshape(actual.shape), label)
     return Comparison(agrees, message, largest, relative, _wrong_share(right))
@@ -134,6 +135,8 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
     if actual.dtype not in TOLERANCES:
         return torch.equal(_readable(actual), _readable(native))
     flat = actual.reshape(-1), native.reshape(-1)
+    if bool(_has_small_piece(flat[1][None])):
+        return False
     parts = flat[1].split(_block_of(native))
     total = torch.stack([torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]).sum().item()
     if not math.isfinite(total):
@@ -143,16 +146,21 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
 
 
 def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
-    """Return for each row, (rows, elements), if `compare` would find it right by its distance from `native` alone."""
+    """Return for each row, (rows, elements), if `compare` would find it right by its distance from `native` alone.
+
+    False says nothing where a sixteenth of a row is far below the rest.
+    """
     if actual.dtype not in TOLERANCES:
         return (_readable(actual) == _readable(native)).all(dim=1)
     if not actual.shape[1]:
         return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
     if actual.shape[1] > _BLOCK:
-        return torch.stack([_row_agrees(*pair) for pair in zip(actual, native, strict=True)])
+        agrees = [_row_agrees(*pair) for pair in zip(actual, native, strict=True)]
+        small = [_has_small_piece(row[None]) for row in native]
+        return torch.stack(agrees) & ~torch.cat(small)
     rows = _BLOCK // max(actual.shape[1], 1)
     pairs = zip(actual.split(rows), native.split(rows), strict=True)
-    return torch.cat([_rows_agree(*pair) for pair in pairs])
+    return torch.cat([_rows_agree(*pair) & ~_has_small_piece(pair[1]) for pair in pairs])
 
 
 def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
@@ -218,6 +226,43 @@ def _finite_sum_and_count(part: torch.Tensor) -> torch.Tensor:
     finite = part.isfinite()
     total = torch.where(finite, part, 0.0).abs().sum(dtype=torch.float64)
     return torch.stack([total, (finite & (part != 0)).sum(dtype=torch.float64)])
+
+
+def _right(flat: tuple[torch.Tensor, ...], scale: float) -> torch.Tensor:
+    """Return the mask of right elements of flat answers, oracle's results and native ones, at a scale."""
+    tolerance = TOLERANCES[flat[0].dtype]
+    right = _mask(flat, tolerance, tolerance, scale)
+    if not bool(right.all()) and flat[0].dtype in _WIDEST:
+        wider = min(tolerance + _NOISE * _own_error(flat[1], flat[2]) / scale, _WIDEST[flat[0].dtype])
+        right = _mask(flat, tolerance, wider, scale)
+    return right
+
+
+def _small_pieces(exact: torch.Tensor, scale: float) -> list[tuple[slice, float]]:
+    """Return the sixteenths of an output that are far below its scale, each with a scale of its own.
+
+    Where results of unlike sizes lie side by side, any value would be close to the small ones.
+    """
+    if not bool(_has_small_piece(exact[None])):
+        return []
+    length = -(-exact.numel() // _PIECES)
+    found: list[tuple[slice, float]] = []
+    for start in range(0, exact.numel(), length):
+        piece = slice(start, start + length)
+        own = _scale(exact[piece])[0]
+        if _SMALLEST_SCALE < own < _SMALL * scale:
+            found.append((piece, own / _SMALL))
+    return found
+
+
+def _has_small_piece(rows: torch.Tensor) -> torch.Tensor:
+    """Return for each row, (rows, elements), whether a sixteenth of it may be far below its mean magnitude."""
+    length = rows.shape[1] // _PIECES
+    if length < _PIECES:
+        return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    pieces = rows[:, : length * _PIECES].reshape(len(rows), _PIECES, length)
+    size = torch.linalg.vector_norm(pieces, 1, dim=2, dtype=torch.float64)
+    return ((size > 0) & (size < _SMALL * size.mean(dim=1, keepdim=True))).any(dim=1)
 
 
 def _mask(flat: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:

@@ -176,6 +176,32 @@ def test_a_few_rows_are_held_to_what_the_reference_loses_in_its_worst_one() -> N
     assert not compare(torch.zeros_like(actual), oracle, native, "output").agrees
 
 
+SMALL_BESIDE_LARGE = torch.cat([torch.full((256,), 2e4), torch.linspace(0.4, 0.6, 256)]).double()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_small_results_beside_large_ones_are_held_to_their_own_size(scale: float) -> None:
+    oracle = SMALL_BESIDE_LARGE * scale
+    native = oracle.float()
+    rounded = (oracle * (1 + 1e-5 * torch.randn(512, generator=torch.Generator().manual_seed(1)))).float()
+    assert compare(rounded, oracle, native, "output").agrees
+    constant = native.clone()
+    constant[256:] = 0.5 * scale
+    found = compare(constant, oracle, native, "output")
+    assert not found.agrees and found.message.startswith("output[256] is ")
+    assert not surely_agrees(constant, native)
+    assert not rows_that_agree(constant[None], native[None])[0]
+
+
+@given(st.integers(0, 1000), st.sampled_from([0.0, 1e-7, 1e-2, 0.2, 1.0]))
+def test_pieces_of_like_sizes_or_without_a_value_change_nothing(seed: int, factor: float) -> None:
+    oracle = torch.randn(4, 512, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    oracle[1] *= 0.0 if factor < 1e-6 else max(factor, 0.05)
+    native = oracle.float()
+    shifted = native + 0.9e-4 * oracle.abs().mean().float()
+    assert compare(shifted, oracle, native, "output").agrees
+
+
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     generator = torch.Generator().manual_seed(6)

@@ -6,6 +6,7 @@ when first used.
 
 import contextlib
 import copy
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import Spread, in_memory, spread_of, vary_parts
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
-from kernels_eval.reference.factories import PlainDraws
+from kernels_eval.reference.factories import ChangedDraws, PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
@@ -38,7 +39,7 @@ class GpuReference(Reference):
         self._on_device: dict[bool, torch.nn.Module] = {}
         self._timed: dict[tuple[bool, str], Any] = {}
         self._spreads: dict[int, Spread] = {}
-        """By input."""
+        """By number of the draw."""
         self._most_unbounded: int | None = None
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
         self._takes_parts: bool | None = None
@@ -71,19 +72,6 @@ class GpuReference(Reference):
         """Draw the inputs of one trial on the device."""
         with torch.device(cuda_driver.DEVICE):
             return super().draw(size, trial, seed, own, only_constant)
-
-    def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
-        """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
-
-        Each of 64 equal parts of every input that may hold any value has one element of `factor` times its mean magnitude: a
-        kernel that leaves a part out is wrong, also where the mean of the rest is the same.
-        """
-
-        def change(index: int, value: torch.Tensor, is_plain: bool, generator: torch.Generator) -> None:
-            if is_plain:
-                _add_spikes(value, factor, generator)
-
-        return self._draw_changed(trial, seed, change)
 
     def takes_parts(self, seed: SecretSeed) -> bool:
         """Return whether inputs in parts have no more elements without a finite value in the outputs than the others.
@@ -137,34 +125,49 @@ class GpuReference(Reference):
         return sum(map(unbounded, self.results(inputs)))
 
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
-        """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
-        places = random.Random(seed.number("parts", trial))
+        """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts).
 
-        def change(index: int, value: torch.Tensor, is_plain: bool, generator: torch.Generator) -> None:
-            if index not in self._spreads and value.numel():
-                self._spreads[index] = spread_of(value)
-            vary_parts(value, generator, places, stretched and is_plain, self._spreads.get(index))
-
-        return self._draw_changed(trial, seed, change)
-
-    def _draw_changed(
-        self, trial: int, seed: SecretSeed, change: Callable[[int, torch.Tensor, bool, torch.Generator], None]
-    ) -> list[Any]:
-        """Draw full-size inputs of the problem's own distribution, and change those without a structure.
-
-        `change`: takes an input's index, the input as it lies in memory, whether it may leave its range, and a
-        generator.
+        What the problem draws is in parts, so the inputs keep the structure that it gives them. `stretched`: those that
+        have none are in parts that are far from each other.
         """
+        places = random.Random(seed.number("parts", trial))
+        generator = self._generator(seed, trial)
+
+        def change(number: int, value: torch.Tensor) -> None:
+            with _as_floats(value) as wide:
+                if number not in self._spreads and wide.numel():
+                    self._spreads[number] = spread_of(wide)
+                vary_parts(wide, generator, places, spread=self._spreads.get(number))
+
+        with ChangedDraws(change):
+            values, is_plain = self._drawn(trial, seed)
+        for value in itertools.compress(values, is_plain if stretched else ()):
+            with _as_floats(in_memory(value)) as wide:
+                vary_parts(wide, generator, places, stretched=True)
+        return values
+
+    def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
+        """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
+
+        Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
+        kernel that leaves a part out is wrong, also where the mean of the rest is the same.
+        """
+        values, is_plain = self._drawn(trial, seed)
+        generator = self._generator(seed, trial)
+        for value in itertools.compress(values, is_plain):
+            with _as_floats(in_memory(value)) as wide:
+                _add_spikes(wide, factor, generator)
+        return values
+
+    def _drawn(self, trial: int, seed: SecretSeed) -> tuple[list[Any], list[bool]]:
+        """Draw full-size inputs of the problem's own distribution; returns also which are floats without structure."""
         torch.manual_seed(seed.number("inputs", trial))
         with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
             values = self._placed(self._reduction.inputs(None))
-        generator = self._generator(seed, trial)
-        for index, value in enumerate(values):
-            if isinstance(value, torch.Tensor) and origin.is_ranged(value) and _can_change(value.dtype):
-                with _as_floats(in_memory(value)) as changed:
-                    is_plain = origin.is_plain(value) and value.dtype.is_floating_point
-                    change(index, changed, is_plain, generator)
-        return values
+        return values, [
+            isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value)
+            for value in values
+        ]
 
     def _placed(self, values: list[Any]) -> list[Any]:
         return [value.to(cuda_driver.DEVICE) if isinstance(value, torch.Tensor) else value for value in values]
@@ -239,11 +242,6 @@ def _on_device(forward: Any) -> Any:
             return forward(*inputs)
 
     return on_device
-
-
-def _can_change(dtype: torch.dtype) -> bool:
-    """Return whether elements are numbers, not places: floats, or whole numbers of eight bits."""
-    return dtype.is_floating_point or (dtype.itemsize == 1 and dtype is not torch.bool)
 
 
 @contextlib.contextmanager

@@ -112,13 +112,6 @@ _KEEPS = frozenset(
     }
 )  # fmt: skip
 _ARITHMETIC = frozenset(["add", "sub", "mul", "div", "truediv", "radd", "rsub", "rmul"])
-_ELEMENT_BY_ELEMENT = frozenset(
-    {
-        "abs", "absolute", "sqrt", "rsqrt", "square", "pow", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10",
-        "sigmoid", "tanh", "sin", "cos", "relu", "clamp", "clip", "clamp_min", "clamp_max", "reciprocal", "softplus",
-        "gelu", "silu", "elu", "leaky_relu", "rpow", "rdiv", "rtruediv",
-    }
-)  # fmt: skip
 _IN_PLACE = frozenset({"setitem", "iadd", "isub", "imul", "itruediv", "ipow"})
 
 
@@ -132,18 +125,10 @@ class PlainDraws(TorchFunctionMode):
         super().__init__()
         self._plain: dict[int, torch.Tensor] = {}
         """By `id`. The tensors are held to prevent the reuse of an id."""
-        self._ranged: dict[int, torch.Tensor] = {}
 
     def is_plain(self, value: Any) -> bool:
         """True for a tensor whose values can be replaced by any others."""
         return id(value) in self._plain
-
-    def is_ranged(self, value: Any) -> bool:
-        """True for a tensor whose values can be replaced by any others between its smallest and its largest one.
-
-        It is plain, or a function of plain ones element by element, or drawn whole numbers of eight bits.
-        """
-        return id(value) in self._plain or id(value) in self._ranged
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -153,31 +138,48 @@ class PlainDraws(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         name = name.strip("_") if name.startswith("__") else name
         base = name.rstrip("_")  # of what is done in place
-        is_plain = name in _DRAWN or (base in _KEEPS and self._keep(self.is_plain, base, args))
-        is_ranged = base in _KEEPS | _ELEMENT_BY_ELEMENT and self._keep(self.is_ranged, base, args)
+        is_plain = name in _DRAWN or (base in _KEEPS and self._keeps(base, args))
         if name in _IN_PLACE or (name.endswith("_") and not is_plain):
-            for known in (self._plain, self._ranged):
-                known.pop(id(args[0]), None)
-        if isinstance(result, torch.Tensor):
-            if is_plain:
-                self._plain[id(result)] = result
-            elif (name == "randint" and result.dtype.itemsize == 1) or (
-                is_ranged and not _makes_floats_of_whole_numbers(args, result)
-            ):
-                self._ranged[id(result)] = result
+            self._plain.pop(id(args[0]), None)
+        if isinstance(result, torch.Tensor) and is_plain:
+            self._plain[id(result)] = result
+        return result
+
+    def _keeps(self, name: str, args: tuple[Any, ...]) -> bool:
+        tensors = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+        if name in _ARITHMETIC and sum(value.dim() > 0 for value in tensors) > 1:
+            return False  # e.g. a matrix plus its own transpose
+        return all(self.is_plain(value) for value in tensors)
+
+
+_VALUES = frozenset({"rand", "randn", "normal", "rand_like", "randn_like", "uniform_", "normal_"})
+
+
+class ChangedDraws(TorchFunctionMode):
+    """Changes what is drawn inside in place, before the problem's own code makes its inputs of it.
+
+    So a triangle, a mask, a symmetry or rows that sum to one are there in the inputs as they are in the problem's own.
+    """
+
+    def __init__(self, change: Callable[[int, torch.Tensor], None]) -> None:
+        """`change`: takes the number of a draw and its floats, or its whole numbers of eight bits."""
+        super().__init__()
+        self._change = change
+        self._draws = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a function, and change its result if that is drawn."""
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not result.is_meta and self._is_drawn(func, result):
+            self._change(self._draws, result)
+            self._draws += 1
         return result
 
     @staticmethod
-    def _keep(is_known: Callable[[Any], bool], name: str, args: tuple[Any, ...]) -> bool:
-        tensors = _tensors(args)
-        if name in _ARITHMETIC and sum(value.dim() > 0 for value in tensors) > 1:
-            return False  # e.g. a matrix plus its own transpose
-        return all(map(is_known, tensors))
-
-
-def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
-    return [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
-
-
-def _makes_floats_of_whole_numbers(args: tuple[Any, ...], result: torch.Tensor) -> bool:
-    return result.dtype.is_floating_point and any(not value.dtype.is_floating_point for value in _tensors(args))
+    def _is_drawn(func: Any, result: torch.Tensor) -> bool:
+        name = getattr(func, "__name__", "")
+        if name == "randint":  # wider ones may be places
+            return result.dtype.itemsize == 1 and result.dtype is not torch.bool
+        return name in _VALUES and result.dtype.is_floating_point

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernels_eval.reference.factories import PlainDraws
+from kernels_eval.reference.factories import ChangedDraws, PlainDraws
 
 PLAIN = (
     lambda: torch.randn(4, 4),
@@ -36,24 +36,12 @@ SYMMETRIC = (
 )
 
 
-RANGED = (
-    lambda: torch.randn(4, 4).abs(),
-    lambda: torch.rand(4, 4).sqrt().t(),
-    lambda: torch.relu(torch.randn(4, 4)) + 1.0,
-    lambda: torch.rand(4, 4).mul_(2).exp_(),
-    lambda: torch.sigmoid(torch.randn(4, 8))[:, ::2],
-    lambda: torch.randint(0, 256, (4, 4), dtype=torch.uint8),
-    lambda: torch.randint(-128, 128, (4, 4), dtype=torch.int8).view(2, 8),
-)
-UNRANGED = (
-    lambda: torch.randn(4, 4).softmax(dim=-1).sqrt(),
+CHANGED = (
     lambda: torch.randn(4, 4).tril_(),
     lambda: changed_in_place(lambda x: x.__setitem__((slice(None), 0), 0.0)),
-    lambda: changed_in_place(lambda x: x.clamp_(0).round_()),
+    lambda: changed_in_place(lambda x: x.clamp_(0)),
     lambda: changed_in_place(lambda x: x.masked_fill_(x < 0, 0.0)),
-    lambda: torch.randint(0, 2, (4, 4), dtype=torch.uint8).float() * 2 - 1,
-    lambda: torch.randint(0, 9, (4, 4)),
-    lambda: torch.rand(4, 4).round(),
+    lambda: changed_in_place(lambda x: x.add_(x.t().clone())),
 )
 
 
@@ -70,23 +58,30 @@ def test_plain_draws_are_found(make: Callable[[], torch.Tensor]) -> None:
     assert origin.is_plain(value)
 
 
-@pytest.mark.parametrize("make", STRUCTURED + SYMMETRIC)
+@pytest.mark.parametrize("make", STRUCTURED + SYMMETRIC + CHANGED)
 def test_structures_are_left_alone(make: Callable[[], torch.Tensor]) -> None:
     with PlainDraws() as origin:
         value = make()
     assert not origin.is_plain(value)
 
 
-@pytest.mark.parametrize("make", PLAIN + RANGED)
-def test_functions_of_each_element_have_a_range(make: Callable[[], torch.Tensor]) -> None:
-    with PlainDraws() as origin:
-        value = make()
-    assert origin.is_ranged(value)
-    assert origin.is_plain(value) == (make in PLAIN)
+def test_draws_are_changed_before_the_problem_makes_its_inputs_of_them() -> None:
+    numbers: list[int] = []
 
+    def change(number: int, value: torch.Tensor) -> None:
+        numbers.append(number)
+        value.fill_(3 if value.dtype is torch.uint8 else 0.25)
 
-@pytest.mark.parametrize("make", UNRANGED + SYMMETRIC)
-def test_what_rows_or_places_decide_has_none(make: Callable[[], torch.Tensor]) -> None:
-    with PlainDraws() as origin:
-        value = make()
-    assert not origin.is_ranged(value) and not origin.is_plain(value)
+    with ChangedDraws(change):
+        made = [
+            torch.rand(4, 4).sqrt(),
+            torch.triu(torch.randn(2, 2)),
+            torch.empty(3).uniform_(),
+            torch.randint(0, 9, (2,), dtype=torch.uint8),
+            torch.randint(0, 9, (2,)) // 9,
+            torch.ones(2),
+        ]
+    assert numbers == [0, 1, 2, 3]
+    expected = [torch.full((4, 4), 0.5), torch.triu(torch.full((2, 2), 0.25)), torch.full((3,), 0.25)]
+    expected += [torch.full((2,), 3, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64), torch.ones(2)]
+    assert all(map(torch.equal, made, expected))

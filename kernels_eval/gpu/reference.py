@@ -8,7 +8,7 @@ import contextlib
 import copy
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -245,7 +245,7 @@ def _on_device(forward: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _as_floats(value: torch.Tensor) -> Iterator[torch.Tensor]:
+def _as_floats(value: torch.Tensor) -> Generator[torch.Tensor]:
     """Give values of eight bits as float32, with which PyTorch computes, and write them back, within their range."""
     if value.dtype.itemsize > 1:
         yield value

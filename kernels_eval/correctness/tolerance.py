@@ -145,6 +145,16 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
     return relative is not None and relative <= _STRICTER * TOLERANCES[actual.dtype]
 
 
+def size_of(values: torch.Tensor) -> float:
+    """Return the mean magnitude of an output's elements that are finite and not 0; 0.0 of other types than floats."""
+    return _scale(values.reshape(-1))[0] if values.dtype in TOLERANCES else 0.0
+
+
+def is_far_below(values: torch.Tensor, size: float) -> bool:
+    """Return whether the mean magnitude of an output is far below `size`, that of another one of its kind."""
+    return _SMALLEST_SCALE < size_of(values) < _SMALL * size
+
+
 def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     """Return for each row, (rows, elements), if `compare` would find it right by its distance from `native` alone.
 

@@ -17,6 +17,8 @@ _NEAREST, _FARTHEST = 0.4, 1.2
 """Distances of a part's middle from the input's mean, in its standard deviations: none is near the mean."""
 _MARGIN = 0.1
 """Of the range, at either end: no part's middle lies there."""
+_SHRINKS = 0.3
+"""By which all elements come nearer to the mean at most: largest and smallest ones are then no constants."""
 _STRETCH = 3.0
 
 
@@ -69,13 +71,16 @@ def vary_parts(
         return
     margin = _MARGIN * (high - low).to(scale.dtype)
     middle = (mean + middle * deviation).clamp(low + margin, high - margin)
-    parts.mul_(scale.to(value.dtype)).add_(((1 - scale) * middle).to(value.dtype))
+    # All of it then comes nearer to the mean: how far the largest element is from it, nobody knows.
+    near, *own = torch.rand(3, generator=generator, device=value.device)
+    near = 1 - _SHRINKS * near
+    parts.mul_((near * scale).to(value.dtype)).add_((near * (1 - scale) * middle + (1 - near) * mean).to(value.dtype))
     nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element of a part keeps from either end
     for rest in (value.view(-1)[:start], value.view(-1)[end:]):
-        rest.mul_(1 - 2 * nearest).add_(nearest * (low + high))
+        rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
     first, second = places.sample(range(count), 2)
-    own = nearest / 2 * (high - low) * torch.rand(2, generator=generator, device=value.device)  # of this call alone
-    value.view(-1)[first], value.view(-1)[second] = low + own[0], high - own[1]
+    least, most = low + nearest / 2 * (high - low) * own[0], high - nearest / 2 * (high - low) * own[1]
+    value.view(-1)[first], value.view(-1)[second] = (near * end + (1 - near) * mean for end in (least, most))
 
 
 def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat, unbounded
+from kernels_eval.correctness.tolerance import is_far_below, size_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import Spread, in_memory, spread_of, vary_parts
@@ -42,6 +43,8 @@ class GpuReference(Reference):
         """By number of the draw."""
         self._most_unbounded: int | None = None
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
+        self._own_sizes: list[float] = []
+        """Mean magnitudes of the outputs for the problem's own inputs."""
         self._takes_parts: bool | None = None
         self._takes_others: bool | None = None
         """None: not tried yet."""
@@ -106,19 +109,24 @@ class GpuReference(Reference):
         return self.draw(None, trial, seed, own=False, only_constant=self._only_constant)
 
     def is_beyond(self, expected: Expected, in_parts: bool) -> bool:
-        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn."""
-        is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
-        if is_beyond and in_parts:
+        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn.
+
+        True also where other inputs make sums whose terms cancel: what is left of one has no digits.
+        """
+        if sum(map(unbounded, expected.native)) <= (self._most_unbounded or 0):
+            return not in_parts and any(map(is_far_below, expected.native, self._own_sizes))
+        if in_parts:
             self._takes_parts = False
-        elif is_beyond:
+        else:
             self._takes_others = False
-        return is_beyond
+        return True
 
     def _own_unbounded(self, seed: SecretSeed) -> int:
         """Return how many elements of the outputs have no finite value for the problem's own inputs, at most."""
         if self._most_unbounded is None:
-            own = (self.draw(None, -1 - trial, seed, own=True) for trial in range(_PLAIN_TRIALS))
-            self._most_unbounded = max(self._unbounded(inputs) for inputs in own)
+            own = [self.results(self.draw(None, -1 - trial, seed, own=True)) for trial in range(_PLAIN_TRIALS)]
+            self._most_unbounded = max(sum(map(unbounded, outputs)) for outputs in own)
+            self._own_sizes = list(map(size_of, own[0]))
         return self._most_unbounded
 
     def _unbounded(self, inputs: list[Any]) -> int:

@@ -168,6 +168,15 @@ def test_inputs_of_other_distributions_beyond_the_problem_are_found_out_later() 
     assert made.takes_parts(SEED)
 
 
+def test_sums_that_cancel_are_beyond_it_for_other_inputs_alone() -> None:
+    made = GpuReference(MEAN.replace("x * x", "x").replace("4194304", "65536"), 1)
+    assert made.takes_others(SEED)
+    cancelled = made.in_own_precision([torch.tensor([1.0, -1.0, 1e-3, 0.0]).repeat(2, 16384)], True)
+    assert made.is_beyond(cancelled, in_parts=False)
+    assert not made.is_beyond(cancelled, in_parts=True)
+    assert made.takes_others(SEED)
+
+
 RANGES = {
     "torch.rand(512, 512).sqrt()": (0.0, 1.0),
     "torch.rand(256, 1024).t()": (0.0, 1.0),

@@ -19,6 +19,8 @@ from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
 
 FIRST_WEIGHT = 1 << 20
 FIRST_OWN = 1 << 21
+ADDRESS_SPACE = 1 << 40
+"""Bytes from one address that `data_ptr()` gives to the next storage's: a number of all of them fits an int64."""
 MAX_LAUNCHES = 4096
 MAX_COMMANDS = 20_000
 Number = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -145,6 +147,15 @@ def _with_warps(options: dict[str, int]) -> dict[str, int]:
     return options
 
 
+class Reached(FrozenModel):
+    """A storage that kernels reach by its address, which host code put into a tensor or passed as a number."""
+
+    place: Number
+    """Its address is `(place + 1) * ADDRESS_SPACE`."""
+    view: View
+    """The tensor whose address was asked for first."""
+
+
 class LaunchKernel(FrozenModel):
     """One kernel launch."""
 
@@ -157,6 +168,7 @@ class LaunchKernel(FrozenModel):
     )
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
+    reached: Annotated[tuple[Reached, ...], Field(max_length=10_000)] = ()
     has_allocator: bool = True
     """False if host code has set no allocator for memory that the kernel needs beside its arguments."""
     tuned: Tuned | None = None
@@ -164,8 +176,8 @@ class LaunchKernel(FrozenModel):
 
     @property
     def storages(self) -> frozenset[int]:
-        """Numbers of the storages of its arguments."""
-        return storages_in(self.arguments.values())
+        """Numbers of the storages of its arguments, and of those that it reaches by address."""
+        return storages_in((*self.arguments.values(), *(reached.view for reached in self.reached)))
 
 
 def storages_in(values: Iterable[Value]) -> frozenset[int]:

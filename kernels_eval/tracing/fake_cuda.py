@@ -265,7 +265,7 @@ class _Graph:
         self._commands, tracer.captured = tracer.captured, None
         known: set[int] = set()
         for command in self._commands:
-            taken = storages([command.get("arguments"), command.get("named")])
+            taken = storages([command.get("arguments"), command.get("named"), command.get("reached")])
             self._reads_input |= any(number < FIRST_WEIGHT for number in taken)
             self._made += storages(command.get("results")) - taken - known
             known |= taken | set(self._made)

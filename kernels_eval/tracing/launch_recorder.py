@@ -87,11 +87,13 @@ class LaunchRecorder:
         number = self._sources.number_of(kernel)
         if not kernel.fn.__name__.isascii():
             raise KernelArgumentError(f"invalid function identifier: {kernel.fn.__name__}: a kernel's name is ASCII")
+        encoded = {name: self._encode(value, name) for name, value in arguments.items()}
         self._tracer.command(
             {
                 "kind": "launch",
                 "kernel": number,
-                "arguments": {name: self._encode(value, name) for name, value in arguments.items()},
+                "arguments": encoded,
+                "reached": self._tracer.addresses.reached(),
                 "grid": _grid(grid, arguments),
                 "options": {
                     name: int(value)
@@ -122,6 +124,7 @@ class LaunchRecorder:
             return self._encode(_tensor_behind(value), name)
         if isinstance(value, list):
             raise TypeError(f"unhashable type: 'list': argument {name} of a launch has to be a tuple")
+        self._tracer.addresses.put_number(value)
         try:
             return self._sources.encode(value)
         except UnknownGlobalError as error:

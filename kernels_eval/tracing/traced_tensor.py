@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
-from kernels_eval.trace.schema import FIRST_OWN
+from kernels_eval.trace.schema import ADDRESS_SPACE, FIRST_OWN
 
 if TYPE_CHECKING:
     from kernels_eval.tracing.tracer import Tracer
 
 DEVICE = torch.device("cuda", 0)
-_ADDRESS_SPACE = 1 << 40
-"""Bytes from one storage to the next: a number of all of them fits an int64, as host code puts into tables."""
 
 
 class Memory:
@@ -41,6 +39,7 @@ class Memory:
         """Mark the storage as freed for the interpreter process: no command can name it any more."""
         if self.number >= FIRST_OWN:
             self.tracer.freed.append(self.number)
+            self.tracer.addresses.free(self.number)
 
 
 class _Sealed(type(torch.Tensor)):
@@ -99,8 +98,10 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         return 0
 
     def data_ptr(self) -> int:
-        """Return an aligned address that is unique to the storage. No memory lies at it."""
-        return (self.kernels_eval_memory.number + 1) * _ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
+        """Return an aligned address that is unique to the storage. Only kernels reach memory by it."""
+        tracer = self.kernels_eval_memory.tracer
+        place = tracer.addresses.place_of(tracer.view_of(self))
+        return (place + 1) * ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
 
     def record_stream(self, s: Any) -> None:
         """Do nothing: there is one stream."""

@@ -14,7 +14,7 @@ from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.data_races import RACES, DataRaceError
 from kernels_eval.interpreter.kept_content import KeptContent
-from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
+from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted, tuple_of
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
@@ -232,7 +232,7 @@ class KernelRuns:
         if isinstance(value, View):
             return pointer(self._address(value), TRITON_NAMES[value.dtype])
         if isinstance(value, Sequence):
-            return tuple(self._argument(item) for item in value.items)
+            return tuple_of([self._argument(item) for item in value.items], value.fields)
         if isinstance(value, Descriptor):
             host = TensorDescriptor(
                 self._memory.tensor(value.base),

@@ -30,6 +30,10 @@ Identifier = Annotated[str, Field(max_length=200, pattern=r"^[\p{XID_Start}_][\p
 """A name in Python, which may have letters beyond ASCII."""
 
 
+Fields = Annotated[tuple[Annotated[Identifier, Field(pattern="^[^_]")], ...], Field(max_length=500)]
+"""Names of the fields of named tuples."""
+
+
 class View(FrozenModel):
     """A strided tensor over a storage. Strides and offset in elements."""
 
@@ -92,6 +96,8 @@ class Sequence(FrozenModel):
     """A list or tuple."""
 
     kind: Literal["sequence"] = "sequence"
+    fields: Fields = ()
+    """Those of a named tuple."""
     items: Annotated[tuple["Value", ...], Field(max_length=1000)]
 
 
@@ -243,6 +249,13 @@ class Limits(FrozenModel):
     name: DtypeName
 
 
+class NamedTupleClass(FrozenModel):
+    """A global that is a class of named tuples."""
+
+    kind: Literal["named_tuple"] = "named_tuple"
+    fields: Fields
+
+
 class Constexpr(FrozenModel):
     """A global that is wrapped in `tl.constexpr`."""
 
@@ -251,7 +264,7 @@ class Constexpr(FrozenModel):
 
 
 Global = Annotated[
-    ModuleName | LanguageName | Limits | Constexpr | Plain | TypeName | KernelReference | Sequence,
+    ModuleName | LanguageName | Limits | NamedTupleClass | Constexpr | Plain | TypeName | KernelReference | Sequence,
     Field(discriminator="kind"),
 ]
 
@@ -266,6 +279,8 @@ class KernelSource(FrozenModel):
     line: Annotated[int, Field(ge=1, le=1 << 30)]
     """Line of the candidate's source that `source` starts at."""
     globals: Annotated[dict[Identifier, Global], Field(max_length=500)] = Field(default_factory=dict)
+    fields: Fields = ()
+    """Fields of all named tuples of the file, which it may read."""
     is_constexpr_function: bool = False
     """`triton.constexpr_function`: runs on plain values at compile time."""
     is_noinline: bool = False

@@ -27,7 +27,7 @@ from kernels_eval.interpreter.triton_patches.names import (
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
 from kernels_eval.tracing.autotuning import Autotuning
-from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
+from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError, sequence_of
 from kernels_eval.tracing.tracer import Tracer
 
 _MAX_OPTION = 1 << 30
@@ -119,7 +119,7 @@ class LaunchRecorder:
                 "padding": value.padding,
             }
         if isinstance(value, tuple):
-            return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
+            return sequence_of(value, [self._encode(item, name) for item in value])
         if callable(getattr(value, "data_ptr", None)):
             return self._encode(_tensor_behind(value), name)
         if isinstance(value, list):

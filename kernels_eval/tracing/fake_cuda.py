@@ -59,6 +59,8 @@ class OnCpu(TorchDispatchMode):
         """Run an operator on the CPU."""
         if kwargs and "device" in kwargs:
             kwargs = {**kwargs, "device": torch.device("cpu")}
+        if kwargs and kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
         return func(*args, **(kwargs or {}))
 
 
@@ -105,7 +107,8 @@ def install_device(capability: tuple[int, int]) -> None:
     cuda.Event = Event
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, Inert)
-    torch.Tensor.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.cuda = torch.Tensor.pin_memory = _stay  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.is_pinned = _answering(False)  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.to = _without_device(torch.Tensor.to)  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]

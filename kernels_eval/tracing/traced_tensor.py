@@ -75,6 +75,10 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         """Return itself, or a copy if it was moved to the CPU."""
         return _moved(self, False) if self.kernels_eval_memory.is_on_host else self
 
+    def pin_memory(self, *_: Any) -> "TracedTensor":
+        """Return a copy in memory of the host that kernels reach, or itself if they reach it."""
+        return self.cuda()
+
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Convert the dtype or layout. A device other than CUDA, or a tensor there, only marks the result's memory."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
@@ -92,6 +96,10 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
         """Return a copy marked as being on the CPU. Its values stay in the interpreter process."""
         return _moved(self, True)
+
+    def new_tensor(self, data: Any, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+        """Return a tensor of Python's values, on the device."""
+        return torch.tensor(data, dtype=dtype or self.dtype)
 
     def get_device(self) -> int:
         """Return the device's index."""

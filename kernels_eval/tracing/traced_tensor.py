@@ -75,7 +75,7 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         """Return itself, or a copy if it was moved to the CPU."""
         return _moved(self, False) if self.kernels_eval_memory.is_on_host else self
 
-    def pin_memory(self, *_: Any) -> "TracedTensor":
+    def pin_memory(self, *_: Any, **__: Any) -> "TracedTensor":
         """Return a copy in memory of the host that kernels reach, or itself if they reach it."""
         return self.cuda()
 
@@ -97,9 +97,9 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         """Return a copy marked as being on the CPU. Its values stay in the interpreter process."""
         return _moved(self, True)
 
-    def new_tensor(self, data: Any, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    def new_tensor(self, data: Any, *_: Any, **named: Any) -> torch.Tensor:
         """Return a tensor of Python's values, on the device."""
-        return torch.tensor(data, dtype=dtype or self.dtype)
+        return torch.tensor(data, dtype=named.get("dtype") or self.dtype)
 
     def get_device(self) -> int:
         """Return the device's index."""

@@ -104,7 +104,8 @@ class KernelLibrary:
         if isinstance(value, Sequence):
             return tuple_of([self.value_of(item) for item in value.items], value.fields)
         if isinstance(value, NamedTupleClass):
-            return named_tuple(tuple(map(own_field, value.fields)))
+            defaults = [default.value for default in value.defaults[: len(value.fields)]]  # hostile ones may be more
+            return named_tuple(map(own_field, value.fields), defaults)
         assert isinstance(value, Plain)
         return value.value
 
@@ -154,7 +155,7 @@ def interpreted(function: types.FunctionType, kernel: KernelSource, tree: ast.Fu
 
 def tuple_of(items: Iterable[Any], fields: tuple[str, ...]) -> Any:
     """Return a tuple, a named one if it has fields."""
-    return named_tuple(tuple(map(own_field, fields)))(*items) if fields else tuple(items)
+    return named_tuple(map(own_field, fields))(*items) if fields else tuple(items)
 
 
 def dtype_named(name: str) -> tl.dtype:

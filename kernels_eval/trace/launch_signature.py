@@ -95,7 +95,7 @@ def signature_type(text: str) -> Any:
 def _as_tuple(kind: Any) -> Any:
     if isinstance(kind, dict):
         named: dict[str, Any] = kind
-        return named_tuple(tuple(map(own_field, named["fields"])))(*map(_as_tuple, named["types"]))
+        return named_tuple(map(own_field, named["fields"]))(*map(_as_tuple, named["types"]))
     return tuple(map(_as_tuple, kind)) if isinstance(kind, list) else kind
 
 

@@ -7,7 +7,6 @@ declares get a prefix there: `rows.pointer` is read as `rows.field_pointer`, whi
 import ast
 import collections
 from collections.abc import Iterable, Set
-from functools import lru_cache
 from typing import Any
 
 _PREFIX = "field_"
@@ -18,10 +17,9 @@ def field_name(name: str, allowed: Iterable[str] = ()) -> str:
     return name if name in allowed else _PREFIX + name
 
 
-@lru_cache(maxsize=256)
-def named_tuple(fields: tuple[str, ...]) -> type[Any]:
-    """Return the class of named tuples with these fields, whose names are those of the processes."""
-    return collections.namedtuple("NamedTuple", fields)  # pyright: ignore[reportUntypedNamedTuple]
+def named_tuple(fields: Iterable[str], defaults: Iterable[Any] = ()) -> type[Any]:
+    """Return a class of named tuples with these fields, whose names are those of the processes."""
+    return collections.namedtuple("NamedTuple", fields, defaults=defaults)  # pyright: ignore[reportUntypedNamedTuple]
 
 
 def is_named_tuple(value: Any) -> bool:

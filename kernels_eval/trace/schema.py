@@ -254,6 +254,8 @@ class NamedTupleClass(FrozenModel):
 
     kind: Literal["named_tuple"] = "named_tuple"
     fields: Fields
+    defaults: Annotated[tuple[Plain, ...], Field(max_length=500)] = ()
+    """Those of the last fields."""
 
 
 class Constexpr(FrozenModel):

@@ -175,9 +175,8 @@ class KernelSources:
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
             return {"kind": "language", "name": value.__name__, "module": "libdevice"}
         if is_named_tuple(value):
-            if value._field_defaults:
-                raise UnknownGlobalError(f"{place}: fields of a named tuple cannot have defaults")
-            return {"kind": "named_tuple", "fields": list(value._fields)}
+            defaults = [self.encode(default) for default in value._field_defaults.values()]
+            return {"kind": "named_tuple", "fields": list(value._fields), "defaults": defaults}
         if isinstance(value, torch.finfo | torch.iinfo):
             return {"kind": "limits", "name": str(value.dtype)}
         called = value.value if isinstance(value, tl.constexpr) else value if is_constant else None

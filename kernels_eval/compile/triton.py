@@ -22,7 +22,7 @@ from triton.compiler import ASTSource
 
 from kernels_eval.cost.launch import Constant, Launch
 from kernels_eval.error_categories import ErrorCategory
-from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
+from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named, tuple_of
 from kernels_eval.interpreter.triton_patches.names import compiled_function, parameter_names
 from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
@@ -124,7 +124,7 @@ def _place(names: Sequence[str], path: str) -> tuple[int, ...]:
 
 def _constant(library: KernelLibrary, constant: Constant) -> Any:
     if constant.kind == "tuple":
-        return tuple(_constant(library, item) for item in constant.items)
+        return tuple_of([_constant(library, item) for item in constant.items], constant.fields)
     if constant.kind == "dtype":
         return dtype_named(str(constant.value))
     return library[int(constant.value or 0)] if constant.kind == "kernel" else constant.value

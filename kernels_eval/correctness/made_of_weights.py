@@ -103,7 +103,7 @@ class MadeOfWeights(TorchDispatchMode):
         elif has_storage(result) and key_of(result) not in {key_of(value) for value in given}:
             known = self._note(result)
             if name in _MAKING:
-                known.steps.append((func, args, kwargs or {}))
+                known.steps.append(_as_given(func, args, kwargs or {}))
                 known.sources.update(key_of(value) for value in given)
             else:
                 known.computed_of.update(key_of(value) for value in given)
@@ -225,7 +225,7 @@ class MadeOfWeights(TorchDispatchMode):
         if not has_storage(source) or key_of(source) == key_of(target):
             self._forget(key_of(target), set())
             return
-        known.steps.append((func, args, kwargs))
+        known.steps.append(_as_given(func, args, kwargs))
         known.sources.add(key_of(source))
 
     def _forget(self, key: int, read: set[int]) -> None:
@@ -305,6 +305,11 @@ def attributes(model: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
         for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
             found += [(group, name, value) for name, value in group.items() if has_storage(value)]
     return found + [(vars(each.holder), each.attribute, each.value) for each in plain_attributes(model)]
+
+
+def _as_given(func: Any, args: Any, kwargs: Any) -> Any:
+    """Return a step whose tensors stay where they lie: `module.half()` puts a parameter into its own result."""
+    return func, *tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
 
 
 def is_whole(tensor: torch.Tensor) -> bool:

@@ -51,6 +51,8 @@ class Constant(FrozenModel):
     value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
     items: Annotated[tuple["Constant", ...], Field(max_length=1000)] = ()
     """Those of a tuple."""
+    fields: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    """Those of a named tuple."""
 
 
 class Launch(FrozenModel):

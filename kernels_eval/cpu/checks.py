@@ -158,7 +158,7 @@ class Trials:
 
     def check_after_reading(self) -> None:
         """Call host code that reads values again, on inputs that read the same."""
-        if self.session.has_read:
+        if self.repeats.needs_values:
             for call in self.repeats.with_values():
                 self._finish(call.trace, call.expected)
 

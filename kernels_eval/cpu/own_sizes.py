@@ -239,7 +239,7 @@ def _growths(
 
 def _given(command: LaunchKernel) -> int:
     sizes: dict[int, int] = {}
-    for value in command.arguments.values():
+    for value in (*command.arguments.values(), *(reached.view for reached in command.reached)):
         for view in views_in(value):
             nbytes = view.reach * DTYPES[view.dtype].itemsize
             sizes[view.storage] = max(nbytes, sizes.get(view.storage, 0))
@@ -263,6 +263,8 @@ def _of_command(command: Command, numbers: dict[int, int]) -> Iterator[object]:
         for name, value in command.arguments.items():
             yield name
             yield from _of_value(value, numbers)
+        for reached in command.reached:
+            yield from _of_value(reached.view, numbers)
     elif isinstance(command, Operate):
         yield f"{command.name}.{command.overload}"
         for value in (*command.arguments, *command.named.values(), *(view for view in command.results if view)):

@@ -76,7 +76,12 @@ class RepeatedCalls:
         self.uploads = False
         """True if a call that has had others before it uploads what host code made."""
         self.keeps_state = False
-        """True if a call uses what earlier ones left on the device, or host code reads values."""
+        """True if a call uses what earlier ones left on the device, or needs values."""
+
+    @property
+    def needs_values(self) -> bool:
+        """True if each call has to be traced with its own inputs: host code reads values, or shapes are drawn."""
+        return self._session.has_read or self._reference.draws_shapes
 
     def ask(self) -> None:
         """Request the traces, on shapes alone; the last but one after many more calls, the last of a second model."""
@@ -104,9 +109,9 @@ class RepeatedCalls:
                 trace = self._session.checked(raw)
             if index == _LATER:
                 self.uploads = any(isinstance(command, Upload) for command in trace.commands)
-            if self._session.has_read:
+            if self.needs_values:
                 self.keeps_state = True
-                continue  # host code got values of an earlier call: program and fresh inputs would not match
+                continue  # host code got values or shapes of another call: program and inputs would not match
             waiting.append((raw, payload))
             stateful = uses_older_storage(trace) or self._session.wrote_weights
             self.keeps_state |= stateful
@@ -120,9 +125,9 @@ class RepeatedCalls:
         return calls
 
     def with_values(self) -> Iterator[RepeatedCall]:
-        """Make further calls of host code that reads values. Call after all other requests.
+        """Make further calls, each traced with its inputs (`needs_values`). Call after all other requests.
 
-        Such host code can only be traced with values. Every second call gets inputs that read the same as those of the
+        Every second call gets inputs that read the same as those of the
         previous call. A cached result, keyed by a sampled value or a sum, is wrong for them.
         """
         inputs: list[Any] = []

@@ -29,8 +29,10 @@ from kernels_eval.trace.kernel_syntax import (
     OF_CONSTANTS,
     checked_tree,
     constexpr_parameters,
+    own_field,
     parameters,
 )
+from kernels_eval.trace.named_tuples import named_tuple, with_renamed_fields
 from kernels_eval.trace.schema import (
     Constexpr,
     KernelReference,
@@ -38,6 +40,7 @@ from kernels_eval.trace.schema import (
     LanguageName,
     Limits,
     ModuleName,
+    NamedTupleClass,
     Plain,
     Sequence,
     TypeName,
@@ -74,8 +77,12 @@ class KernelLibrary:
     def load(self, kernels: Iterable[KernelSource]) -> None:
         """Load kernels, callees before callers. Raises ForbiddenSyntaxError if one uses syntax that is not allowed."""
         for kernel in kernels:
-            self._remember_lines(kernel)
             function = checked_tree(kernel)
+            if kernel.fields:
+                classes = {name for name, value in kernel.globals.items() if isinstance(value, NamedTupleClass)}
+                source = with_renamed_fields(kernel.source, kernel.line, function, classes)
+                kernel = kernel.model_copy(update={"source": source})
+            self._remember_lines(kernel)
             self._functions[kernel.number] = self._wrap(self._define(kernel, function), kernel, function)
 
     def value_of(self, value: Any) -> Any:
@@ -95,7 +102,10 @@ class KernelLibrary:
         if isinstance(value, TypeName):
             return dtype_named(value.name)
         if isinstance(value, Sequence):
-            return tuple(self.value_of(item) for item in value.items)
+            return tuple_of([self.value_of(item) for item in value.items], value.fields)
+        if isinstance(value, NamedTupleClass):
+            defaults = [default.value for default in value.defaults[: len(value.fields)]]  # hostile ones may be more
+            return named_tuple(map(own_field, value.fields), defaults)
         assert isinstance(value, Plain)
         return value.value
 
@@ -141,6 +151,11 @@ def interpreted(function: types.FunctionType, kernel: KernelSource, tree: ast.Fu
         return _on_constants(function)
     names = tuple(argument.arg for argument in parameters(tree))
     return DeviceFunction(function, frozenset(constexpr_parameters(tree)), names)
+
+
+def tuple_of(items: Iterable[Any], fields: tuple[str, ...]) -> Any:
+    """Return a tuple, a named one if it has fields."""
+    return named_tuple(map(own_field, fields))(*items) if fields else tuple(items)
 
 
 def dtype_named(name: str) -> tl.dtype:

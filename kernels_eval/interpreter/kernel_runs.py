@@ -14,7 +14,7 @@ from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.data_races import RACES, DataRaceError
 from kernels_eval.interpreter.kept_content import KeptContent
-from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
+from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted, tuple_of
 from kernels_eval.interpreter.load_turns import LOAD_TURNS
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Flags, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
@@ -25,6 +25,7 @@ from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
 from kernels_eval.interpreter.triton_patches.dependent_launches import DEPENDENCE
 from kernels_eval.interpreter.triton_patches.descriptors import WORKSPACE
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
+from kernels_eval.interpreter.triton_patches.made_pointers import MADE_POINTERS
 from kernels_eval.interpreter.triton_patches.names import runtime_value
 from kernels_eval.interpreter.triton_patches.programs import StuckError, interpret
 from kernels_eval.sandbox.tensor_bytes import DTYPES
@@ -91,7 +92,7 @@ class KernelRuns:
             raise KernelError(function.fn.__name__) from error
         self._start(launch)
         WORKSPACE.has_allocator = True
-        views = _distinct(launch.arguments)
+        views = _distinct(launch)
         for view in views:
             self._memory[view.storage].dtype = DTYPES[view.dtype]
         copies = None if self._memory.strict else LibraryCopies(self._memory, views)
@@ -158,11 +159,12 @@ class KernelRuns:
             interpret(function, arguments, launch.grid, _in_grid_order(launch.grid))
 
     def _kept_content(self, launch: LaunchKernel) -> KeptContent:
-        numbers = {view.storage for view in _distinct(launch.arguments)}
+        numbers = {view.storage for view in _distinct(launch)}
         return KeptContent(self._memory[number] for number in numbers)
 
     def _start(self, launch: LaunchKernel) -> None:
-        ACCESS_LOG.start(self._regions(launch.arguments))
+        ACCESS_LOG.start(self._regions(launch))
+        MADE_POINTERS.start({reached.place: self._memory[reached.view.storage].base for reached in launch.reached})
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         REREADS.start()
         LOAD_TURNS.start(launch.options.get("num_stages", _STAGES), OPERATION_LOG.threads)
@@ -187,7 +189,7 @@ class KernelRuns:
         if self._is_copy:
             return
         seen: set[int] = set()
-        for _, view in _views(launch.arguments):
+        for _, view in _views(launch):
             region = next(region for region in ACCESS_LOG.regions if region.storage.number == view.storage)
             if region.written is None or view.storage in seen:
                 continue
@@ -230,7 +232,7 @@ class KernelRuns:
         if isinstance(value, View):
             return pointer(self._address(value), TRITON_NAMES[value.dtype])
         if isinstance(value, Sequence):
-            return tuple(self._argument(item) for item in value.items)
+            return tuple_of([self._argument(item) for item in value.items], value.fields)
         if isinstance(value, Descriptor):
             host = TensorDescriptor(
                 self._memory.tensor(value.base),
@@ -245,9 +247,9 @@ class KernelRuns:
     def _address(self, view: View) -> int:
         return self._memory.tensor(view).data_ptr()
 
-    def _regions(self, arguments: dict[str, Value]) -> list[Region]:
+    def _regions(self, launch: LaunchKernel) -> list[Region]:
         regions: dict[int, Region] = {}
-        for name, view in _views(arguments):
+        for name, view in _views(launch):
             if view.storage not in regions:
                 storage = self._memory[view.storage]
                 start = view.offset * DTYPES[view.dtype].itemsize
@@ -267,18 +269,25 @@ def _permutation(count: int, seed: int, is_reversed: bool) -> Iterable[int]:
     return (step * place % count for place in places)
 
 
-def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
+def _views(launch: LaunchKernel) -> Iterator[tuple[str, View]]:
+    """Yield the tensors that a launch can touch, with the names of their arguments."""
+    yield from _views_among(launch.arguments)
+    for reached in launch.reached:
+        yield "data_ptr()", reached.view
+
+
+def _views_among(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
     for name, value in arguments.items():
         if isinstance(value, View):
             yield name, value
         elif isinstance(value, Descriptor):
             yield name, value.base
         elif isinstance(value, Sequence):
-            yield from _views({f"{name}[{index}]": item for index, item in enumerate(value.items)})
+            yield from _views_among({f"{name}[{index}]": item for index, item in enumerate(value.items)})
 
 
-def _distinct(arguments: dict[str, Value]) -> list[View]:
-    return list(dict.fromkeys(view for _, view in _views(arguments)))
+def _distinct(launch: LaunchKernel) -> list[View]:
+    return list(dict.fromkeys(view for _, view in _views(launch)))
 
 
 def _constants(launch: LaunchKernel) -> str:

@@ -254,8 +254,7 @@ def record_access(
 _FAR = 1 << 40
 """Bytes from a tensor that no offset of an honest kernel reaches, as addresses that host code made up are."""
 _OF_NUMBERS = (
-    "; so far away is a pointer made of a number: what `data_ptr()` gives is no address without a GPU, pass each tensor"
-    " as an argument"
+    "; so far away is a pointer made of a number: it has to be what `data_ptr()` gave of a tensor that is still in use"
 )
 
 

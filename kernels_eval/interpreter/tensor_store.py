@@ -293,7 +293,8 @@ class TensorStore:
         if command.name == "constant_pad_nd":
             arguments = [*arguments[:2], int(Origin.FILL)]
         self[view.storage].all_origins()
-        self.origins(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
+        overload = "default" if "out" in command.named else command.overload
+        self.origins(view).copy_(_moved(getattr(packet, overload)(*arguments)))
 
     def _origins_of(self, value: Any) -> Any:
         if isinstance(value, Sequence):

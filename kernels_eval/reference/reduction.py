@@ -27,6 +27,8 @@ MIN_REDUCED_LONG = 2
 _LONG_ROW = 1 << 16
 _QUICK_INPUTS, _QUICK_WEIGHTS = 1 << 19, 1 << 17
 """Elements with which the reference is run at a reduced size: less than 1 ms, where it takes 4 without computing."""
+_DRAWS = 4
+"""Draws that show whether the inputs' shapes differ from draw to draw."""
 _WAYS = ((False, False), (False, True), (True, False), (True, True))
 """Ways to reduce: index values follow the size; only the first input does."""
 
@@ -96,6 +98,22 @@ class Reduction:
                 return self.inputs(size)
         except Exception:  # noqa: BLE001 (get_inputs may e.g. read values: then it runs on real tensors)
             return self.inputs(size)
+
+    @cached_property
+    def draws_shapes(self) -> bool:
+        """True if values that `get_inputs` draws decide the shapes of its inputs, as lengths of sequences do."""
+        try:
+            with no_values():
+                self._code.inputs()
+            return False
+        except Exception:  # noqa: BLE001 (get_inputs reads values)
+            pass
+        with torch.random.fork_rng(devices=[]):
+            for seed in range(_DRAWS):
+                torch.manual_seed(seed)
+                if [passed_as(value) for value in self._code.inputs()] != self.full_forms:
+                    return True
+        return False
 
     def forms(self, size: int | None) -> list[Any]:
         """Return the inputs at a leading size (None: the full size) as forms of tensors, and plain values."""

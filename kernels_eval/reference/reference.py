@@ -80,6 +80,8 @@ class Reference:
         """Inputs at the full size: forms of tensors, and plain values."""
         self.full_size = self._reduction.full_size
         self.can_be_reduced = self._reduction.is_possible
+        self.draws_shapes = self._reduction.draws_shapes
+        """True if the inputs' shapes differ from draw to draw."""
         eager = self._reduction.eager
         self.eager_launches = eager.launches
         self.needed_bytes = eager.needed_bytes

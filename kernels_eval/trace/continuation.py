@@ -116,6 +116,9 @@ class _Flattened:
         yield f"{place} kernel", str(command.kernel)
         for name, value in command.arguments.items():
             yield from self._value(value, f"{place} {name}")
+        for reached in command.reached:
+            yield f"{place} reached", reached.place
+            yield from self._value(reached.view, f"{place} reached")
         for size in command.grid:
             yield f"{place} {GRID}", size
 

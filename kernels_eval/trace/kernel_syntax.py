@@ -9,7 +9,8 @@ or cannot translate it: no honest kernel is lost.
 import ast
 from collections.abc import Mapping
 
-from kernels_eval.trace.schema import Global, KernelSource, LanguageName, Limits, ModuleName
+from kernels_eval.trace.named_tuples import field_name
+from kernels_eval.trace.schema import Global, KernelSource, LanguageName, Limits, ModuleName, NamedTupleClass
 
 BUILTINS = frozenset(
     {"range", "len", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list", "isinstance", "slice"}
@@ -128,6 +129,11 @@ _PARTS = (
 )  # fmt: skip
 
 
+def own_field(name: str) -> str:
+    """Return the name of a named tuple's field in the processes that run or compile kernels."""
+    return field_name(name, _VALUE_ATTRIBUTES)
+
+
 class ForbiddenSyntaxError(Exception):
     """Raised if a kernel uses syntax that is not allowed."""
 
@@ -139,6 +145,7 @@ class ForbiddenSyntaxError(Exception):
 def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
     """Return a kernel's function, with line numbers of the candidate's source, without annotations on its parameters.
 
+    Fields of named tuples have their names of kernels_eval.trace.named_tuples.
     Raises ForbiddenSyntaxError if it uses syntax that is not allowed.
     """
     try:
@@ -150,7 +157,7 @@ def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
     function = tree.body[0]
     if function.decorator_list or function.args.vararg or function.args.kwarg or getattr(function, "type_params", None):
         raise ForbiddenSyntaxError(f"{kernel.name} has decorators or a variable number of arguments", kernel.line)
-    _Check(function, kernel.globals, kernel.is_constexpr_function).run()
+    _Check(function, kernel).run()
     return function
 
 
@@ -227,10 +234,11 @@ def _checked_parts(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 class _Check:
-    def __init__(self, function: ast.FunctionDef, declared: Mapping[str, Global], runs_as_python: bool) -> None:
+    def __init__(self, function: ast.FunctionDef, kernel: KernelSource) -> None:
         self._function = function
-        self._runs_as_python = runs_as_python
-        self._declared = declared
+        self._runs_as_python = kernel.is_constexpr_function
+        self._declared: Mapping[str, Global] = kernel.globals
+        self._fields = frozenset(kernel.fields)
         self._bound = bound_names(function)
 
     def run(self) -> None:
@@ -249,7 +257,9 @@ class _Check:
                 if node.attr in LIMITS:
                     return
                 self._refuse(node, f"a kernel cannot use {ast.unparse(node)}")
-            if node.attr not in _VALUE_ATTRIBUTES:
+            if node.attr not in _VALUE_ATTRIBUTES and node.attr in self._fields and isinstance(node.ctx, ast.Load):
+                node.attr = own_field(node.attr)
+            elif node.attr not in _VALUE_ATTRIBUTES:
                 self._refuse(node, f"a kernel cannot use the attribute .{node.attr}{_instead_of(node)}")
             if not isinstance(node.ctx, ast.Load):
                 self._refuse(node, f"a kernel cannot assign to .{node.attr}")
@@ -259,6 +269,9 @@ class _Check:
             return  # the interpreter replaces it by a call, and the compiler refuses it, where the kernel reaches it
         elif isinstance(node, ast.Name):
             self._check_name(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and self._is_named_tuple(node.func.id):
+            for given in node.keywords:
+                given.arg = None if given.arg not in self._fields else own_field(given.arg)
         elif isinstance(node, ast.keyword):
             if node.arg is None or node.arg.startswith("_"):
                 self._refuse(node.value, f"a kernel cannot pass the argument {node.arg or '**'}")
@@ -272,6 +285,9 @@ class _Check:
             self._refuse(node, f"a kernel cannot use {_NAMES.get(type(node).__name__, type(node).__name__)}")
         for child in ast.iter_child_nodes(node):
             self._check(child)
+
+    def _is_named_tuple(self, name: str) -> bool:
+        return name not in self._bound and isinstance(self._declared.get(name), NamedTupleClass)
 
     def _check_name(self, node: ast.Name) -> None:
         if node.id in self._bound:
@@ -308,7 +324,7 @@ def _instead_of(node: ast.Attribute) -> str:
     """Return what to write instead of an attribute that may be a field: only a parameter can be a named tuple."""
     if node.attr.startswith("_") or not isinstance(node.value, ast.Name):
         return ""
-    return f"; if {node.value.id} is a named tuple, take it by place, such as {node.value.id}[0]"
+    return f"; if {node.value.id} is a named tuple, its class has to be a global of the file"
 
 
 _NAMES = {

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from kernels_eval.cost.launch import LAUNCH_OPTIONS, Constant
+from kernels_eval.trace.kernel_syntax import own_field
+from kernels_eval.trace.named_tuples import named_tuple
 from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, Sequence, TypeName, Value, View
 
 TRITON_NAMES = {
@@ -34,7 +36,7 @@ def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]
         argument: described.constant(argument, value) if argument in constexprs else described.argument(argument, value)
         for argument, value in launch.arguments.items()
     }
-    texts = {argument: json.dumps(kind) if isinstance(kind, list) else kind for argument, kind in signature.items()}
+    texts = {argument: kind if isinstance(kind, str) else json.dumps(kind) for argument, kind in signature.items()}
     x, y, z = launch.grid
     return {
         "kernel": name[:200],
@@ -62,9 +64,10 @@ class _Described:
         return "constexpr"
 
     def argument(self, path: str, value: Value) -> Any:
-        """Note an argument; returns its type, and a list of them for a tuple."""
+        """Note an argument; returns its type, a list of them for a tuple, and that beside its fields if it is named."""
         if isinstance(value, Sequence):
-            return [self.argument(f"{path}.{place}", item) for place, item in enumerate(value.items)]
+            types = [self.argument(f"{path}.{place}", item) for place, item in enumerate(value.items)]
+            return {"fields": value.fields, "types": types} if value.fields else types
         if _is_specialised(value):
             return self.constant(path, value)
         if isinstance(value, View) and value.dtype in TRITON_NAMES:
@@ -85,11 +88,14 @@ class _Described:
 
 
 def signature_type(text: str) -> Any:
-    """Return the type of an argument as Triton's compiler takes it: a text, or a tuple of types."""
-    return _as_tuple(json.loads(text)) if text.startswith("[") else text
+    """Return the type of an argument as Triton's compiler takes it: a text, or a tuple of types, named or not."""
+    return _as_tuple(json.loads(text)) if text.startswith(("[", "{")) else text
 
 
 def _as_tuple(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        named: dict[str, Any] = kind
+        return named_tuple(map(own_field, named["fields"]))(*map(_as_tuple, named["types"]))
     return tuple(map(_as_tuple, kind)) if isinstance(kind, list) else kind
 
 
@@ -119,5 +125,6 @@ def _constant(value: Value, path: str) -> Constant:
     if isinstance(value, KernelReference):
         return Constant(kind="kernel", value=value.kernel)
     if isinstance(value, Sequence):
-        return Constant(kind="tuple", items=tuple(_constant(item, path) for item in value.items))
+        items = tuple(_constant(item, path) for item in value.items)
+        return Constant(kind="tuple", items=items, fields=value.fields)
     raise TypeError(f"compile-time argument {path} is a {value.kind}")

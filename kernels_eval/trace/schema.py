@@ -19,6 +19,8 @@ from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
 
 FIRST_WEIGHT = 1 << 20
 FIRST_OWN = 1 << 21
+ADDRESS_SPACE = 1 << 40
+"""Bytes from one address that `data_ptr()` gives to the next storage's: a number of all of them fits an int64."""
 MAX_LAUNCHES = 4096
 MAX_COMMANDS = 20_000
 Number = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -26,6 +28,10 @@ DtypeName = Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for
 Text = Annotated[str, Field(max_length=1000)]
 Identifier = Annotated[str, Field(max_length=200, pattern=r"^[\p{XID_Start}_][\p{XID_Continue}]*$")]
 """A name in Python, which may have letters beyond ASCII."""
+
+
+Fields = Annotated[tuple[Annotated[Identifier, Field(pattern="^[^_]")], ...], Field(max_length=500)]
+"""Names of the fields of named tuples."""
 
 
 class View(FrozenModel):
@@ -90,6 +96,8 @@ class Sequence(FrozenModel):
     """A list or tuple."""
 
     kind: Literal["sequence"] = "sequence"
+    fields: Fields = ()
+    """Those of a named tuple."""
     items: Annotated[tuple["Value", ...], Field(max_length=1000)]
 
 
@@ -145,6 +153,15 @@ def _with_warps(options: dict[str, int]) -> dict[str, int]:
     return options
 
 
+class Reached(FrozenModel):
+    """A storage that kernels reach by its address, which host code put into a tensor or passed as a number."""
+
+    place: Number
+    """Its address is `(place + 1) * ADDRESS_SPACE`."""
+    view: View
+    """The tensor whose address was asked for first."""
+
+
 class LaunchKernel(FrozenModel):
     """One kernel launch."""
 
@@ -157,6 +174,7 @@ class LaunchKernel(FrozenModel):
     )
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
+    reached: Annotated[tuple[Reached, ...], Field(max_length=10_000)] = ()
     has_allocator: bool = True
     """False if host code has set no allocator for memory that the kernel needs beside its arguments."""
     tuned: Tuned | None = None
@@ -164,8 +182,8 @@ class LaunchKernel(FrozenModel):
 
     @property
     def storages(self) -> frozenset[int]:
-        """Numbers of the storages of its arguments."""
-        return storages_in(self.arguments.values())
+        """Numbers of the storages of its arguments, and of those that it reaches by address."""
+        return storages_in((*self.arguments.values(), *(reached.view for reached in self.reached)))
 
 
 def storages_in(values: Iterable[Value]) -> frozenset[int]:
@@ -231,6 +249,15 @@ class Limits(FrozenModel):
     name: DtypeName
 
 
+class NamedTupleClass(FrozenModel):
+    """A global that is a class of named tuples."""
+
+    kind: Literal["named_tuple"] = "named_tuple"
+    fields: Fields
+    defaults: Annotated[tuple[Plain, ...], Field(max_length=500)] = ()
+    """Those of the last fields."""
+
+
 class Constexpr(FrozenModel):
     """A global that is wrapped in `tl.constexpr`."""
 
@@ -239,7 +266,7 @@ class Constexpr(FrozenModel):
 
 
 Global = Annotated[
-    ModuleName | LanguageName | Limits | Constexpr | Plain | TypeName | KernelReference | Sequence,
+    ModuleName | LanguageName | Limits | NamedTupleClass | Constexpr | Plain | TypeName | KernelReference | Sequence,
     Field(discriminator="kind"),
 ]
 
@@ -254,6 +281,8 @@ class KernelSource(FrozenModel):
     line: Annotated[int, Field(ge=1, le=1 << 30)]
     """Line of the candidate's source that `source` starts at."""
     globals: Annotated[dict[Identifier, Global], Field(max_length=500)] = Field(default_factory=dict)
+    fields: Fields = ()
+    """Fields of all named tuples of the file, which it may read."""
     is_constexpr_function: bool = False
     """`triton.constexpr_function`: runs on plain values at compile time."""
     is_noinline: bool = False

@@ -59,6 +59,8 @@ class OnCpu(TorchDispatchMode):
         """Run an operator on the CPU."""
         if kwargs and "device" in kwargs:
             kwargs = {**kwargs, "device": torch.device("cpu")}
+        if kwargs and kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
         return func(*args, **(kwargs or {}))
 
 
@@ -105,7 +107,8 @@ def install_device(capability: tuple[int, int]) -> None:
     cuda.Event = Event
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, Inert)
-    torch.Tensor.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.cuda = torch.Tensor.pin_memory = _stay  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.is_pinned = _answering(False)  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.to = _without_device(torch.Tensor.to)  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]
@@ -265,7 +268,7 @@ class _Graph:
         self._commands, tracer.captured = tracer.captured, None
         known: set[int] = set()
         for command in self._commands:
-            taken = storages([command.get("arguments"), command.get("named")])
+            taken = storages([command.get("arguments"), command.get("named"), command.get("reached")])
             self._reads_input |= any(number < FIRST_WEIGHT for number in taken)
             self._made += storages(command.get("results")) - taken - known
             known |= taken | set(self._made)

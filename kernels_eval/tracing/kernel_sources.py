@@ -22,6 +22,7 @@ from kernels_eval.interpreter.triton_patches.names import is_constexpr_function,
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import OF_CONSTANTS, annotation_names, free_names
+from kernels_eval.trace.named_tuples import is_named_tuple
 from kernels_eval.trace.source_functions import functions, text_of
 
 _MISSING = object()
@@ -41,6 +42,14 @@ class _Part(NamedTuple):
     """Global names of its body."""
     annotations: list[str]
     """Global names of its annotations alone."""
+    fields: list[str]
+    """Fields of the named tuples of its file."""
+
+
+def sequence_of(value: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a list or tuple as encoded in a program, with its encoded items, and the fields of a named tuple."""
+    fields = getattr(value, "_fields", ())
+    return {"kind": "sequence", "items": items} | ({"fields": list(fields)} if fields else {})
 
 
 class KernelSources:
@@ -84,6 +93,7 @@ class KernelSources:
                 "name": part.name,
                 "source": part.source,
                 "line": part.line,
+                "fields": part.fields,
                 "is_constexpr_function": is_constant,
                 "is_noinline": is_noinline(function),
                 "globals": meanings,
@@ -103,7 +113,9 @@ class KernelSources:
             if modules:
                 source, node, used = with_helpers_by_name(source, modules)
             annotations = sorted(annotation_names(node) - used)
-            known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations)
+            classes = filter(is_named_tuple, list(plain.__globals__.values()))
+            fields = sorted({field for each in classes for field in each._fields})
+            known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations, fields)
         return known
 
     def _meanings(self, plain: types.FunctionType, part: "_Part", is_constant: bool) -> dict[str, Any]:
@@ -129,7 +141,7 @@ class KernelSources:
         if is_kernel(value):
             return {"kind": "kernel", "kernel": self.number_of(value)}
         if isinstance(value, tuple | list):
-            return {"kind": "sequence", "items": [self.encode(item) for item in value]}
+            return sequence_of(value, [self.encode(item) for item in value])
         if isinstance(value, torch.dtype):
             raise UnknownGlobalError(f"{value} is a type of PyTorch, not of Triton")
         if type(value).__module__ == "numpy":
@@ -162,6 +174,9 @@ class KernelSources:
             return {"kind": "language", "name": public}
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
             return {"kind": "language", "name": value.__name__, "module": "libdevice"}
+        if is_named_tuple(value):
+            defaults = [self.encode(default) for default in value._field_defaults.values()]
+            return {"kind": "named_tuple", "fields": list(value._fields), "defaults": defaults}
         if isinstance(value, torch.finfo | torch.iinfo):
             return {"kind": "limits", "name": str(value.dtype)}
         called = value.value if isinstance(value, tl.constexpr) else value if is_constant else None

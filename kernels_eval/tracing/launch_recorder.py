@@ -27,7 +27,7 @@ from kernels_eval.interpreter.triton_patches.names import (
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
 from kernels_eval.tracing.autotuning import Autotuning
-from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
+from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError, sequence_of
 from kernels_eval.tracing.tracer import Tracer
 
 _MAX_OPTION = 1 << 30
@@ -87,11 +87,13 @@ class LaunchRecorder:
         number = self._sources.number_of(kernel)
         if not kernel.fn.__name__.isascii():
             raise KernelArgumentError(f"invalid function identifier: {kernel.fn.__name__}: a kernel's name is ASCII")
+        encoded = {name: self._encode(value, name) for name, value in arguments.items()}
         self._tracer.command(
             {
                 "kind": "launch",
                 "kernel": number,
-                "arguments": {name: self._encode(value, name) for name, value in arguments.items()},
+                "arguments": encoded,
+                "reached": self._tracer.addresses.reached(),
                 "grid": _grid(grid, arguments),
                 "options": {
                     name: int(value)
@@ -117,11 +119,12 @@ class LaunchRecorder:
                 "padding": value.padding,
             }
         if isinstance(value, tuple):
-            return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
+            return sequence_of(value, [self._encode(item, name) for item in value])
         if callable(getattr(value, "data_ptr", None)):
             return self._encode(_tensor_behind(value), name)
         if isinstance(value, list):
             raise TypeError(f"unhashable type: 'list': argument {name} of a launch has to be a tuple")
+        self._tracer.addresses.put_number(value)
         try:
             return self._sources.encode(value)
         except UnknownGlobalError as error:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
-from kernels_eval.trace.schema import FIRST_OWN
+from kernels_eval.trace.schema import ADDRESS_SPACE, FIRST_OWN
 
 if TYPE_CHECKING:
     from kernels_eval.tracing.tracer import Tracer
 
 DEVICE = torch.device("cuda", 0)
-_ADDRESS_SPACE = 1 << 40
-"""Bytes from one storage to the next: a number of all of them fits an int64, as host code puts into tables."""
 
 
 class Memory:
@@ -41,6 +39,7 @@ class Memory:
         """Mark the storage as freed for the interpreter process: no command can name it any more."""
         if self.number >= FIRST_OWN:
             self.tracer.freed.append(self.number)
+            self.tracer.addresses.free(self.number)
 
 
 class _Sealed(type(torch.Tensor)):
@@ -76,6 +75,10 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         """Return itself, or a copy if it was moved to the CPU."""
         return _moved(self, False) if self.kernels_eval_memory.is_on_host else self
 
+    def pin_memory(self, *_: Any, **__: Any) -> "TracedTensor":
+        """Return a copy in memory of the host that kernels reach, or itself if they reach it."""
+        return self.cuda()
+
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Convert the dtype or layout. A device other than CUDA, or a tensor there, only marks the result's memory."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
@@ -94,13 +97,19 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
         """Return a copy marked as being on the CPU. Its values stay in the interpreter process."""
         return _moved(self, True)
 
+    def new_tensor(self, data: Any, *_: Any, **named: Any) -> torch.Tensor:
+        """Return a tensor of Python's values, on the device."""
+        return torch.tensor(data, dtype=named.get("dtype") or self.dtype)
+
     def get_device(self) -> int:
         """Return the device's index."""
         return 0
 
     def data_ptr(self) -> int:
-        """Return an aligned address that is unique to the storage. No memory lies at it."""
-        return (self.kernels_eval_memory.number + 1) * _ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
+        """Return an aligned address that is unique to the storage. Only kernels reach memory by it."""
+        tracer = self.kernels_eval_memory.tracer
+        place = tracer.addresses.place_of(tracer.view_of(self))
+        return (place + 1) * ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
 
     def record_stream(self, s: Any) -> None:
         """Do nothing: there is one stream."""

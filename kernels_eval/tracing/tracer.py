@@ -17,6 +17,7 @@ from kernels_eval.correctness.composed_operators import parts_of
 from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
+from kernels_eval.tracing.addresses import Addresses
 from kernels_eval.tracing.shapes_by_values import sized_by_values
 from kernels_eval.tracing.step_limit import StepLimit
 from kernels_eval.tracing.streams import Streams
@@ -51,6 +52,7 @@ class Tracer(TorchDispatchMode):
         """True from entering `forward` to leaving it."""
         self.step_limit = StepLimit()
         self.streams = Streams()
+        self.addresses = Addresses()
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
@@ -112,6 +114,7 @@ class Tracer(TorchDispatchMode):
             with _disable_modes():
                 content, memory.content = bytes_of(memory.content), None
             self.payload.append(content)
+            self.addresses.put_bytes(content)
             self.command(
                 {"kind": "upload", "storage": memory.number, "start": self._payload_bytes, "size": content.nbytes}
             )
@@ -134,7 +137,7 @@ class Tracer(TorchDispatchMode):
             self.captured.append(command)
             return
         if command["kind"] in ("operate", "launch"):
-            taken = storages([command.get("arguments"), command.get("named")])
+            taken = storages([command.get("arguments"), command.get("named"), command.get("reached")])
             self.streams.work(taken, storages(command.get("results")))
         self.commands.append(command)
 
@@ -259,6 +262,7 @@ class Tracer(TorchDispatchMode):
         if isinstance(value, torch.dtype):
             return {"kind": "dtype", "name": str(value).removeprefix("torch.")}
         if value is None or isinstance(value, bool | int | float | str):
+            self.addresses.put_number(value)
             return {"kind": "plain", "value": value}
         raise ForbiddenOperatorError(f"a {type(value).__name__} cannot be passed to an operator here")
 

@@ -24,6 +24,7 @@ from kernels_eval.interpreter.triton_patches import (
     dot_scaled,
     float8,
     inline_asm,
+    made_pointers,
     map_elementwise,
     open_order,
     operation_counts,
@@ -84,6 +85,7 @@ def install() -> None:
             setattr(upstream.InterpreterBuilder, name, _truth_values(compare))
     arithmetic.install()
     float8.install()
+    made_pointers.install()
     open_order.install()
     inline_asm.install()
     dot_scaled.install()

@@ -299,3 +299,13 @@ def test_what_a_constructor_gives_up_takes_no_memory() -> None:
     del frame
     assert sum(not each.expired() for each in sizes) <= 2 * 16
     assert torch.equal(made.remake(turned, {key_of(weight): OTHER}, lambda tensor: tensor), OTHER.t())
+
+
+def test_a_module_that_is_converted_keeps_its_parameters_and_they_are_no_copies_of_themselves() -> None:
+    """`module.half()` puts what it makes of a parameter into the same parameter."""
+    with MadeOfWeights() as made:
+        layer = torch.nn.Linear(3, 2).half()
+        drawn = layer.weight.detach().clone()
+        layer.float()
+    assert made.is_as_noted(layer.weight)
+    assert torch.equal(layer.weight, drawn.float())

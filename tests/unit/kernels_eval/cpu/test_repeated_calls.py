@@ -72,6 +72,8 @@ class Expected:
 class Reference:
     """A problem with one input of 64 elements."""
 
+    draws_shapes = False
+
     def forms(self, size: int | None) -> list[Any]:
         return []
 

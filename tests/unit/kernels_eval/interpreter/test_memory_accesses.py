@@ -154,7 +154,7 @@ def test_a_refusal_names_argument_and_place(offset: int, where: str) -> None:
 
 def test_a_pointer_made_of_a_number_is_named() -> None:
     region = start(100)[0]
-    with pytest.raises(OutOfBoundsError, match=r"bytes past the end .* what `data_ptr\(\)` gives is no address"):
+    with pytest.raises(OutOfBoundsError, match=r"bytes past the end .* what `data_ptr\(\)` gave"):
         record_access(Pointers([region.base + (1 << 41)]), None, reads=True, writes=False)
     with pytest.raises(OutOfBoundsError, match=r"program \(0, 0, 0\)\)$"):
         record_access(Pointers([region.base + (1 << 35)]), None, reads=True, writes=False)

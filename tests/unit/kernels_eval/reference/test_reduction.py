@@ -83,3 +83,15 @@ def test_one_input_follows_where_another_of_the_same_size_must_not() -> None:
 def test_a_few_long_rows_are_enough() -> None:
     assert reduction("x * 2", "[torch.randn(64, 1 << 17)]").has_long_rows
     assert not reduction("x * 2", "[torch.randn(64, 1 << 10)]").has_long_rows
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ("[torch.randn(int(torch.randint(1, 1000, ())), 4)]", True),
+        ("[torch.randn(int(torch.full((), 30)), 4)]", False),
+        ("[torch.randn(30, 4), torch.randint(0, 30, (9,))]", False),
+    ],
+)
+def test_shapes_that_differ_from_draw_to_draw_are_noticed(inputs: str, expected: bool) -> None:
+    assert reduction("x * 2", inputs).draws_shapes is expected

@@ -183,4 +183,4 @@ def test_what_may_be_a_field_of_a_named_tuple_is_told(value: str, told: bool) ->
     source = f"def kernel(p, f):\n    x = {value}"
     with pytest.raises(ForbiddenSyntaxError, match=r"a kernel cannot use the attribute \.") as refused:
         checked_tree(KernelSource(number=0, name="kernel", source=source, line=1, globals={}))
-    assert ("if p is a named tuple, take it by place, such as p[0]" in str(refused.value)) is told
+    assert ("if p is a named tuple, its class has to be a global of the file" in str(refused.value)) is told

@@ -173,9 +173,11 @@ def test_a_tensor_that_names_no_device_lies_on_the_host_until_it_is_moved() -> N
             assert is_on_host(on_host)
             assert not is_on_host(on_host.to("cuda"))
             assert not is_on_host(on_host.cuda())
+            assert not is_on_host(on_host.pin_memory())
         assert is_on_host(x.to("cpu").view(-1))
         assert not is_on_host(x.cpu().to(x.device))
         assert not any(map(is_on_host, (torch.zeros_like(x), x.new_empty(3))))
+        assert x.new_tensor([1, 2]).dtype is torch.float32
         assert not is_on_host(x.new_empty(3).copy_(torch.zeros(3)))
 
 

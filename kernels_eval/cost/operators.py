@@ -68,7 +68,7 @@ class EagerCounter(TorchDispatchMode):
         """Storages that operators have read or written. They are kept, since an address may come back."""
 
         self._on_host: dict[int, Any] = {}
-        """Storages of numbers that Python made, and of what was computed of those alone: reading them waits for none."""
+        """Storages of numbers that Python made, and of what was computed of those alone: reading them is no wait."""
         self._functions = _FusedFunctions(self)
 
     def __enter__(self) -> "EagerCounter":
@@ -195,7 +195,7 @@ class _FusedFunctions(TorchFunctionMode):
 
 
 def _storage(tensor: torch.Tensor) -> Any:
-    """Return a tensor's storage, whose `_cdata` tells it from others: that of a tensor without values has no address."""
+    """Return a tensor's storage. Its `_cdata` tells it from others: without values it has no address."""
     return tensor.untyped_storage()
 
 

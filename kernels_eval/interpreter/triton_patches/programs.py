@@ -1,9 +1,10 @@
 """Interpreter process: runs the programs of a launch one after the other, and the atomics that order them.
 
 A program runs to its end before the next one starts, except where it waits for another one: after some atomics in a
-row that change nothing, or volatile loads, another program runs within the last one. A program that waits for one which is itself waiting
-so is stuck. Then the launch can be run in the order of the grid, where waiting for earlier programs ends. Programs that
-wait for each other in turn, as at the second of two barriers of a whole grid, never end: the time limit ends them.
+row that change nothing, or volatile loads, another one runs within the last. A program that waits for one which is
+itself waiting so is stuck. Then the launch can be run in the order of the grid, where waiting for earlier programs
+ends. Programs that wait for each other in turn, as at the second of two barriers of a whole grid, never end: the time
+limit ends them.
 """
 
 import dataclasses

@@ -24,8 +24,8 @@ import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-
 from triton.tools.tensor_descriptor import TensorDescriptor
+
 
 def alloc(size, align, stream):
     return torch.empty(size, device="cuda", dtype=torch.int8)

@@ -25,6 +25,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def kernel(x_ptr, out_ptr, s_ptr, f_ptr, M, N, BLOCK: tl.constexpr):
     p = tl.program_id(0)

@@ -22,6 +22,7 @@ def get_init_inputs():
 
 # --- candidate ---
 import dataclasses
+
 import torch
 import torch.nn as nn
 import triton

@@ -21,9 +21,9 @@ def get_init_inputs():
 
 
 # --- candidate ---
-import torch.utils.benchmark
 import torch
 import torch.nn as nn
+import torch.utils.benchmark
 import triton
 import triton.language as tl
 

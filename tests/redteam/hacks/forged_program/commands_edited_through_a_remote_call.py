@@ -22,6 +22,7 @@ def get_init_inputs():
 
 # --- candidate ---
 import xmlrpc.server as srv
+
 import torch
 import torch.nn as nn
 import triton

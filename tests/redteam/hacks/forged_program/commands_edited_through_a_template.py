@@ -21,8 +21,8 @@ def get_init_inputs():
 
 
 # --- candidate ---
-import jinja2.sandbox
 import jinja2.nativetypes
+import jinja2.sandbox
 import torch
 import torch.nn as nn
 import triton

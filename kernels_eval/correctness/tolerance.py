@@ -1,17 +1,18 @@
 """Worker process: compares a candidate's outputs with the oracle's.
 
-Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of float64 is below what float32 rounds. The absolute part is scaled to the mean magnitude
-of the output's elements that are not 0: zeros or a constant are not close to small outputs, and where a ReLU leaves
-mostly zeros, the rest is held to its own size. The oracle runs in float64. An element is also
-right if it agrees with the reference in the reference's own precision, where rounding decides ties, thresholds and
-overflow.
+Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of float64 is below what float32 rounds. The
+absolute part is scaled to the mean magnitude of the output's elements that are not 0: zeros or a constant are not
+close to small outputs, and where a ReLU leaves mostly zeros, the rest is held to its own size. The oracle runs in
+float64. An element is also right if it agrees with the reference in the reference's own precision, where rounding
+decides ties, thresholds and overflow.
 
 Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
 reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
 reference does. Therefore the tolerance of these types grows with the reference's own distance from the oracle, up to
-1e-2 (bfloat16: 3e-2). That of float64 is 1e-6 where the reference computes in less. An answer that computes nothing does not come that close. A few distant elements (ties,
-thresholds) do not count as distance. Other tasks lose digits in a few rows alone (softmax of large squares), and a
-correct kernel in a few others, or more: few rows are held to what the reference loses in its worst one.
+1e-2 (bfloat16: 3e-2). That of float64 is 1e-6 where the reference computes in less. An answer that computes nothing
+does not come that close. A few distant elements (ties, thresholds) do not count as distance. Other tasks lose digits in
+a few rows alone (softmax of large squares), and a correct kernel in a few others, or more: few rows are held to what
+the reference loses in its worst one.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Candidate's process: what Python compiles, unpickles or imports while a candidate runs, as an audit hook sees it.
+"""Candidate's process: an audit hook reads what Python compiles, unpickles or imports while a candidate runs.
 
 The worker reads a candidate's file (kernels_eval.cpu.reach). Python's library and others have many functions that carry
 out a text, find an object by its name, or take code as bytes: `timeit`, `typing.get_type_hints`, pickles. What they are

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
-from triton.runtime.jit import KernelInterface
+from triton import KernelInterface
 
 _MOST_VALUES = 4000
 _MOST_ADDED = 1 << 12

@@ -1,17 +1,18 @@
 """Worker process: compares a candidate's outputs with the oracle's.
 
-Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). The absolute part is scaled to the mean magnitude
-of the output's elements that are not 0: zeros or a constant are not close to small outputs, and where a ReLU leaves
-mostly zeros, the rest is held to its own size. So is a sixteenth of an output that is far below the rest. The oracle
-runs in float64. An element is also right if it agrees with the reference in the reference's own precision, where
-rounding decides ties, thresholds and overflow.
+Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of float64 is below what float32 rounds. The
+absolute part is scaled to the mean magnitude of the output's elements that are not 0: zeros or a constant are not
+close to small outputs, and where a ReLU leaves mostly zeros, the rest is held to its own size. So is a sixteenth of an
+output that is far below the rest. The oracle runs in float64. An element is also right if it agrees with the reference
+in the reference's own precision, where rounding decides ties, thresholds and overflow.
 
 Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
 reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
 reference does. Therefore the tolerance of these types grows with the reference's own distance from the oracle, up to
-1e-2 (bfloat16: 3e-2). An answer that computes nothing does not come that close. A few distant elements (ties,
-thresholds) do not count as distance. Other tasks lose digits in a few rows alone (softmax of large squares), and a
-correct kernel in a few others, or more: few rows are held to what the reference loses in its worst one.
+1e-2 (bfloat16: 3e-2). That of float64 is 1e-6 where the reference computes in less. An answer that computes nothing
+does not come that close. A few distant elements (ties, thresholds) do not count as distance. Other tasks lose digits in
+a few rows alone (softmax of large squares), and a correct kernel in a few others, or more: few rows are held to what
+the reference loses in its worst one.
 """
 
 import math
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 
 import torch
 
-TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-6}
+TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-9}
 """By type; elements of others have to be equal, but for few steps of those of eight bits."""
 _WIDEST = {torch.float32: 1e-2, torch.bfloat16: 3e-2}
 """Upper bound of the tolerance if the reference itself is far from the oracle."""
+_OF_LESS = 1e-6
+"""Tolerance of float64 where the reference itself computes in less."""
 _SMALLEST_SCALE = 1e-12
 _NOISE = 4.0
 """Factor on the reference's own error, relative to the output's scale, that is added to the tolerance."""
@@ -245,6 +248,8 @@ def _right(flat: tuple[torch.Tensor, ...], scale: float) -> torch.Tensor:
     if not bool(right.all()) and flat[0].dtype in _WIDEST:
         wider = min(tolerance + _NOISE * _own_error(flat[1], flat[2]) / scale, _WIDEST[flat[0].dtype])
         right = _mask(flat, tolerance, wider, scale)
+    elif not bool(right.all()) and flat[0].dtype is torch.float64 and _own_error(*flat[1:]) > tolerance * scale:
+        right = _mask(flat, _OF_LESS, _OF_LESS, scale)
     return right
 
 

@@ -34,20 +34,23 @@ _SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
 _SOFTMAX_READS, _SOFTMAX_HELD_BYTES = 3, 48 << 10
 """A block of PyTorch's softmax reads its row for the maximum, for the sum and for the results, unless the row fits
 into shared memory."""
-_COUNTING = frozenset({"nonzero", "masked_select", "_unique2", "unique_consecutive"})
+_COUNTING = frozenset({"nonzero", "masked_select", "_unique2", "unique_consecutive", "bincount", "repeat_interleave"})
 _PUTTING = frozenset({"index_put", "index_put_", "_index_put_impl_"})
 _COPIES = frozenset({"clone", "copy_", "_to_copy"})
 _SLOWDOWN_OF_TRANSPOSITION = 2.8
 """Time of a large copy whose elements lie apart in its source, over the time of a copy."""
 
 
-def kernels_of(launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: float) -> list[Launch]:
+def kernels_of(
+    launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: float, has_length: bool = False
+) -> list[Launch]:
     """Return the launches of one operator.
 
     `launch`: the operator as one that moves its inputs and outputs once. `largest_bytes`: size of its largest tensor.
+    `has_length`: the call names the length of its result.
     """
     name: str = func.overloadpacket.__name__
-    deciding = _decides_the_length(name, args)
+    deciding = None if has_length else _decides_the_length(name, args)
     if deciding is not None:
         return [*_counted(launch, deciding), launch]
     passes = _KERNELS.get(name, ())

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from kernels_eval.cost.eager_kernels import kernels_of
+from kernels_eval.cost.host_waits import waiting
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Launch, Operation
 from kernels_eval.cost.shapes_alone import SHAPES
@@ -66,6 +67,8 @@ class EagerCounter(TorchDispatchMode):
         self._touched: dict[int, Any] = {}
         """Storages that operators have read or written. They are kept, since an address may come back."""
 
+        self._on_host: dict[int, Any] = {}
+        """Storages of numbers that Python made, and of what was computed of those alone: reading them is no wait."""
         self._functions = _FusedFunctions(self)
 
     def __enter__(self) -> "EagerCounter":
@@ -85,8 +88,16 @@ class EagerCounter(TorchDispatchMode):
         """Run one operator and count it."""
         kwargs = kwargs or {}
         has_values = not (args and isinstance(args[0], FakeTensor))
-        run = func if has_values else SHAPES.get(func.overloadpacket.__name__, func)
+        name: str = func.overloadpacket.__name__
+        run = func if has_values else SHAPES.get(name, func)
         result = run(*args, **kwargs)
+        given = [_storage(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        is_on_host = name == "lift_fresh" or all(each._cdata in self._on_host for each in given)
+        if given and is_on_host:
+            made = [_storage(value) for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
+            self._on_host |= {storage._cdata: storage for storage in made}
+        elif name == "_local_scalar_dense":
+            self.read(args[0])
         self.add(count_operator(func, args, kwargs, result, self._touched), (args, kwargs, result))
         return result
 
@@ -97,8 +108,13 @@ class EagerCounter(TorchDispatchMode):
         self.launches += launches
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor):
-                storage: Any = value.untyped_storage()
+                storage = _storage(value)
                 self._touched[storage._cdata] = storage
+
+    def read(self, value: torch.Tensor) -> None:
+        """Count that host code waits for values, unless they never left the host."""
+        if _storage(value)._cdata not in self._on_host:
+            self.launches.append(waiting("read"))
 
     def recurrent(self, func: Any, args: tuple[Any, ...]) -> Any:
         """Count a recurrent network on a sequence without values: its second step stands for all that follow.
@@ -170,10 +186,17 @@ class _FusedFunctions(TorchFunctionMode):
         kwargs = kwargs or {}
         if _is_recurrent(func, args):
             return self._counter.recurrent(func, args)
+        if func is torch.Tensor.tolist:  # on the host no operator does it
+            self._counter.read(args[0])
         operator = _FUSED.get(func)
         if operator is None:
             return func(*args, **kwargs)
         return self._counter.fused(operator, lambda: func(*args, **kwargs), args, kwargs)
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """Return a tensor's storage. Its `_cdata` tells it from others: without values it has no address."""
+    return tensor.untyped_storage()
 
 
 def count_operator(
@@ -209,7 +232,7 @@ def count_operator(
         again_bytes=sum(size for address, size in reads.items() if address in touched),
         operations=_operations(func, args, kwargs, result, max(tensor.numel() for tensor in [*inputs, *outputs])),
     )
-    return kernels_of(launch, func, args, largest)
+    return kernels_of(launch, func, args, largest, kwargs.get("output_size") is not None)
 
 
 def _operations(

@@ -18,7 +18,7 @@ from kernels_eval.cpu.full_size import FullSize, SeenProgram
 from kernels_eval.cpu.neighbours import run_with_neighbours
 from kernels_eval.cpu.output_checks import check_dependence
 from kernels_eval.cpu.reliance import relied_upon
-from kernels_eval.cpu.repeated_calls import RepeatedCalls
+from kernels_eval.cpu.repeated_calls import RepeatedCall, RepeatedCalls
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, size_of
 from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
@@ -140,8 +140,11 @@ class Trials:
     def check_dependence(self) -> None:
         """Under the policy `mixed`, compare a call whose kernels' values are replaced by random ones."""
         if not self.is_strict and (scrambled := self.repeats.start_scrambled()) is not None:
-            answer, content = self.session.executed(bytes_of(scrambled.expected))
-            check_dependence(scrambled.trace, answer, content, scrambled.expected)
+            self._check_dependence(scrambled)
+
+    def _check_dependence(self, scrambled: RepeatedCall) -> None:
+        answer, content = self.session.executed(bytes_of(scrambled.expected))
+        check_dependence(scrambled.trace, answer, content, scrambled.expected)
 
     def look_at_full_size(self) -> None:
         """Trace the full size, where the trials are smaller, and find out whether they are representative of it."""
@@ -161,6 +164,8 @@ class Trials:
         if self.repeats.needs_values:
             for call in self.repeats.with_values():
                 self._finish(call.trace, call.expected)
+            if not self.is_strict:
+                self._check_dependence(self.repeats.start_scrambled_again())
 
     def look_at_reliance(self) -> None:
         """Look for what the result relies on and Triton does not promise: a warning. The session's last call."""

@@ -4,6 +4,8 @@ The tracing process runs a candidate's host code beside the code that records it
 recorder, or replaces a function of Python's library that it calls, makes it send launches that the file does not make.
 The worker cannot see this in what is sent. It reads it in the file: it has no use in a program that runs elsewhere.
 
+Texts that are carried out, and names found, by functions of libraries: kernels_eval.sandbox.made_code.
+
 Refused are the judge's own name; frames, closures, namespaces and referrers of other code; PyTorch's stacks of modes;
 modules of Python's library other than to read their members, and those that another package has imported; patterns
 that read attributes; names that are made while the program runs; `exec` and `getattr` under another name.
@@ -22,7 +24,9 @@ from kernels_eval.trace.kernel_syntax import nodes_of
 
 _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
-_IMPORTS = ("builtins", "sys.modules", "unittest.mock")
+_IMPORTS = ("builtins", "ctypes", "jinja2", "sys.modules", "unittest", "xmlrpc")
+"""Modules, and those in them: they find objects by names or addresses that are made while the program runs."""
+_FINDING = tuple(f"{name}." for name in _IMPORTS)
 _OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
 """Objects whose members may be named at run time; what they lead to is guarded then (sandbox.guarded_names)."""
 _LOOKED_AT = (
@@ -136,7 +140,7 @@ def _of_import(node: ast.AST) -> str | None:
     if isinstance(node, ast.ImportFrom):
         names = [f"{node.module or ''}.{name}" for name in names]
         found = [f"the module {name} of another package" for name in names if _is_anothers(name)]
-    found += [name for name in names if REACHING.search(name) or name in _IMPORTS]
+    found += [name for name in names if REACHING.search(name) or f"{name}.".startswith(_FINDING)]
     return found[0] if found else None
 
 

@@ -22,7 +22,7 @@ from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import FIRST_REPEATED_TRIAL, Reference
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import DTYPES
-from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
+from kernels_eval.trace.equivalence import fingerprint, made_by, uses_older_storage
 from kernels_eval.trace.schema import TraceAnswer, Upload, View
 from kernels_eval.verdict import Status
 
@@ -177,6 +177,22 @@ class RepeatedCalls:
     def start_scrambled(self) -> RepeatedCall | None:
         """Start the last call with random values in place of its kernels' results. Returns None if it already ran."""
         return self.start(self._rest, scrambled=True) if self._rest is not None else None
+
+    def start_scrambled_again(self) -> RepeatedCall:
+        """Run a call whose host code reads values once more: what it has read are the values of an ordinary run."""
+        inputs, expected = self._fresh()
+        self._session.ask(inputs, has_values=True)
+        self._session.put(inputs)
+        trace, raw, _ = self._session.traced()
+        self._session.put(inputs)  # kernels may have changed them before a value was read
+        *earlier, (last, payload) = self._session.parts
+        made = {"kind": "free", "storages": sorted(made_by(trace))}
+        for part, content in earlier:
+            self._session.execute({"commands": [made, *part["commands"]]}, content, [], scrambled=True)
+            self._session.executed(0)
+            made = {"kind": "free", "storages": []}
+        self._session.execute({"commands": [made, *last["commands"]]}, payload, _views(raw), scrambled=True)
+        return RepeatedCall(trace, expected)
 
     def start(self, call: "_Call", scrambled: bool = False) -> RepeatedCall:
         """Run a call on fresh values in the interpreter process, after the calls before it that were only traced."""

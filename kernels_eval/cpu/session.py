@@ -102,6 +102,8 @@ class Session:
         """True once host code has read a value."""
         self.reads: list[View] = []
         """Values that host code read in the last call that had values."""
+        self.parts: list[tuple[dict[str, Any], bytearray]] = []
+        """Raw parts of the last program, with their payloads: each but the last one ends with a value that is read."""
         self.before_reads: list[Launch] = []
         """Launches of the last call that had values, up to the last value that host code read."""
         self.wrote_weights = False
@@ -240,13 +242,14 @@ class Session:
         Runs parts of it if host code reads values.
         """
         has_values = self._asked.popleft()
-        self.reads, self.before_reads = [], []
+        self.reads, self.before_reads, self.parts = [], [], []
         earlier: tuple[Command, ...] = ()
         while True:
             answer, raw, payload = self._tracing.receive(_MAX_UPLOAD)
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
             self._take(answer)
+            self.parts.append((raw, payload))
             if isinstance(answer, TraceAnswer):
                 whole = answer.model_copy(update={"commands": (*earlier, *answer.commands)}) if earlier else answer
                 return whole, raw, payload

@@ -109,7 +109,8 @@ class CandidateStart:
             found = session.load(draw_ahead)
             with state.lock.shared():
                 weights = self.reference.weights_for(found, one)
-            session.set_weights(weights, state.transport, state.lock.shared)
+            forgets = bool(found.computed) and not self.reference.constructor.computed
+            session.set_weights(weights, state.transport, state.lock.shared, forgets)
         return overheads, quiet
 
     def quiet(self) -> Quiet:

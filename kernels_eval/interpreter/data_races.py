@@ -279,17 +279,14 @@ class RaceCheck:
         return is_recent & (owners[np.where(is_recent, prior - self._launch, 0)] != self._number)
 
     def _check_lanes(self, shadow: Shadow, prior: Segments, places: Places, lanes: Segments, access: Access) -> None:
-        is_own = prior >= self._program
-        if not is_own.any():
+        is_recent = prior >= self._launch  # of other programs those alone that are ordered before this access
+        if not is_recent.any():
             return
         assert shadow.lanes is not None
         stored_by = shadow.lanes[places]
-        if access.values is None and (stored_by[is_own] == _ENGINE).any():
-            place = element(access, int(np.flatnonzero(is_own & (stored_by == _ENGINE))[0]), places.size)
-            raise DataRaceError(
-                f"program {self._indices[self._number]} loads {place}, which it stored by a descriptor: no barrier "
-                "waits until such a store is complete, the end of the launch does"
-            )
+        by_engine = is_recent & (stored_by == _ENGINE)
+        if by_engine.any():
+            self._check_engine(prior, by_engine, places, access)
         is_other = self.is_of_engine or stored_by != lanes
         crossed = changed((prior >= self._barrier) & is_other, access)
         if crossed.size:
@@ -298,6 +295,20 @@ class RaceCheck:
                 f"program {self._indices[self._number]} {'loads' if access.values is None else 'overwrites'} {place} "
                 "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
             )
+
+    def _check_engine(self, prior: Segments, by_engine: Flags, places: Places, access: Access) -> None:
+        """Raise DataRaceError for a load of what a descriptor stored, or a store over what another program's did."""
+        owners = np.array(self._owners)[np.where(by_engine, prior - self._launch, 0)]
+        is_load = access.values is None
+        found = np.flatnonzero(by_engine) if is_load else changed(by_engine & (owners != self._number), access)
+        if not found.size:
+            return
+        place, number = element(access, int(found[0]), places.size), owners[found[0]]
+        raise DataRaceError(
+            f"program {self._indices[self._number]} {'loads' if is_load else 'overwrites'} {place}, which "
+            f"{'it' if number == self._number else f'program {self._indices[number]}'} stored by a descriptor: "
+            "neither a barrier nor an atomic waits until such a store is complete, the end of the launch does"
+        )
 
     def _check_updaters(self, shadow: Shadow, places: Places, lanes: Segments, access: Access) -> None:
         if shadow.updates is not None and shadow.updaters is not None:

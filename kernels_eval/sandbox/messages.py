@@ -122,7 +122,7 @@ class StateAnswer(FrozenModel):
     registered: _Forms = Field(default={})
     """Of those in `state` that stand for what was drawn for them: as they are registered, of equal form at times."""
     computed: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
-    """Names of those that the constructor computed of others. A message alone depends on it."""
+    """Names of those that the constructor computed of others. Without a GPU a message alone depends on it."""
 
 
 class FailedAnswer(FrozenModel):

@@ -55,3 +55,15 @@ def uses_older_storage(trace: TraceAnswer) -> bool:
         if isinstance(command, Operate):
             made |= {view.storage for view in command.results if view is not None}
     return False
+
+
+def made_by(trace: TraceAnswer) -> set[int]:
+    """Return the storages that operators of a program make, which it has not taken before."""
+    made: set[int] = set()
+    taken: set[int] = set()
+    for command in trace.commands:
+        if isinstance(command, Operate | LaunchKernel):
+            taken |= command.storages
+        if isinstance(command, Operate):
+            made |= {view.storage for view in command.results if view is not None} - taken
+    return made

@@ -232,7 +232,7 @@ def _install_graphs(cuda: Any, tracer: Tracer) -> None:
     class Graph(_Graph):
         """CUDA graph bound to this process's tracer."""
 
-        tracer_of_all = tracer
+        kernels_eval_tracer = tracer
 
     cuda.CUDAGraph = Graph
     cuda.graph = _Capture
@@ -243,48 +243,48 @@ def _install_graphs(cuda: Any, tracer: Tracer) -> None:
 class _Graph:
     """Replacement of torch.cuda.CUDAGraph."""
 
-    tracer_of_all: Tracer
+    kernels_eval_tracer: Tracer
 
     def __init__(self, *_: Any, **__: Any) -> None:
         """Accept and ignore any arguments."""
-        self._commands: list[dict[str, Any]] = []
-        self._made: list[int] = []
-        self._call = 0
-        self._reads_input = False
+        self.kernels_eval_commands: list[dict[str, Any]] = []
+        self.kernels_eval_made: list[int] = []
+        self.kernels_eval_call = 0
+        self.kernels_eval_reads_input = False
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
         """Start to record commands."""
-        tracer = self.tracer_of_all
+        tracer = self.kernels_eval_tracer
         if tracer.captured is not None:
             raise RuntimeError("a graph is being captured already")
         tracer.captured = []
-        self._call = tracer.calls
+        self.kernels_eval_call = tracer.calls
 
     def capture_end(self) -> None:
         """Stop recording."""
-        tracer = self.tracer_of_all
+        tracer = self.kernels_eval_tracer
         if tracer.captured is None:
             raise RuntimeError("no graph is being captured")
-        self._commands, tracer.captured = tracer.captured, None
+        self.kernels_eval_commands, tracer.captured = tracer.captured, None
         known: set[int] = set()
-        for command in self._commands:
+        for command in self.kernels_eval_commands:
             taken = storages([command.get("arguments"), command.get("named"), command.get("reached")])
-            self._reads_input |= any(number < FIRST_WEIGHT for number in taken)
-            self._made += storages(command.get("results")) - taken - known
-            known |= taken | set(self._made)
+            self.kernels_eval_reads_input |= any(number < FIRST_WEIGHT for number in taken)
+            self.kernels_eval_made += storages(command.get("results")) - taken - known
+            known |= taken | set(self.kernels_eval_made)
 
     def replay(self) -> None:
         """Append the recorded commands again."""
-        tracer = self.tracer_of_all
-        if self._reads_input and self._call != tracer.calls:
+        tracer = self.kernels_eval_tracer
+        if self.kernels_eval_reads_input and self.kernels_eval_call != tracer.calls:
             raise RuntimeError("this graph was captured over an input of an earlier call, which is gone")
-        tracer.command({"kind": "free", "storages": list(self._made)})
-        for command in self._commands:
+        tracer.command({"kind": "free", "storages": list(self.kernels_eval_made)})
+        for command in self.kernels_eval_commands:
             tracer.command(command)
 
     def reset(self) -> None:
         """Drop the recorded commands."""
-        self._commands, self._made = [], []
+        self.kernels_eval_commands, self.kernels_eval_made = [], []
 
     def pool(self) -> tuple[int, int]:
         """Return an identifier of its memory pool."""
@@ -296,13 +296,13 @@ class _Capture(contextlib.AbstractContextManager["_Capture"]):
 
     def __init__(self, cuda_graph: _Graph, *_: Any, **__: Any) -> None:
         """Capture into a graph; pool, stream and mode are ignored."""
-        self._graph = cuda_graph
+        self.kernels_eval_graph = cuda_graph
 
     def __enter__(self) -> "_Capture":
         """Begin the capture."""
-        self._graph.capture_begin()
+        self.kernels_eval_graph.capture_begin()
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the capture."""
-        self._graph.capture_end()
+        self.kernels_eval_graph.capture_end()

@@ -1,6 +1,7 @@
 """Tracing process: streams and events of the virtual GPU, whose order `kernels_eval.tracing.streams` keeps.
 
-They hold numbers that never change with the calls, so that a model may keep them.
+They hold numbers that never change with the calls, so that a model may keep them. Their attributes have names that a
+candidate's file cannot use (kernels_eval.sandbox.guarded_names).
 """
 
 import contextlib
@@ -50,50 +51,51 @@ class Event(Inert):
 class _OrderedEvent(Event):
     """Event, with the work that came before it."""
 
-    tracer: ClassVar[Tracer]
+    kernels_eval_tracer: ClassVar[Tracer]
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.times: Times = {}
+        self.kernels_eval_times: Times = {}
 
     def record(self, stream: Any = None) -> None:
-        streams = self.tracer.streams
-        self.times = streams.times(_number(streams, stream))
+        streams = self.kernels_eval_tracer.streams
+        self.kernels_eval_times = streams.times(_number(streams, stream))
 
     def wait(self, stream: Any = None) -> None:
-        streams = self.tracer.streams
-        streams.wait(_number(streams, stream), self.times)
+        streams = self.kernels_eval_tracer.streams
+        streams.wait(_number(streams, stream), self.kernels_eval_times)
 
     def query(self) -> bool:
-        return self.tracer.streams.is_done(self.times)
+        return self.kernels_eval_tracer.streams.is_done(self.kernels_eval_times)
 
     def synchronize(self) -> None:
-        self.tracer.streams.wait_on_host(self.times)
-        self.tracer.synchronise(is_for_all=False)
+        self.kernels_eval_tracer.streams.wait_on_host(self.kernels_eval_times)
+        self.kernels_eval_tracer.synchronise(is_for_all=False)
 
 
 class _OrderedStream(Inert):
     """Stream, by its number."""
 
-    tracer: ClassVar[Tracer]
+    kernels_eval_tracer: ClassVar[Tracer]
 
     def __init__(self, *_: Any, number: int | None = None, **__: Any) -> None:
-        self.number = self.tracer.streams.make() if number is None else number
+        self.kernels_eval_number = self.kernels_eval_tracer.streams.make() if number is None else number
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OrderedStream) and other.number == self.number
+        return isinstance(other, _OrderedStream) and other.kernels_eval_number == self.kernels_eval_number
 
     def __hash__(self) -> int:
-        return self.number
+        return self.kernels_eval_number
 
     def query(self) -> bool:
-        return self.tracer.streams.is_done(self.tracer.streams.times(self.number))
+        streams = self.kernels_eval_tracer.streams
+        return streams.is_done(streams.times(self.kernels_eval_number))
 
     def wait_stream(self, stream: Any) -> None:
-        streams = self.tracer.streams
-        streams.wait(self.number, streams.times(stream.number))
+        streams = self.kernels_eval_tracer.streams
+        streams.wait(self.kernels_eval_number, streams.times(stream.kernels_eval_number))
 
     def wait_event(self, event: Any) -> None:
-        self.tracer.streams.wait(self.number, event.times)
+        self.kernels_eval_tracer.streams.wait(self.kernels_eval_number, event.kernels_eval_times)
 
     def record_event(self, event: Any = None) -> Any:
         recorded = _OrderedEvent() if event is None else event
@@ -101,36 +103,36 @@ class _OrderedStream(Inert):
         return recorded
 
     def synchronize(self) -> None:
-        streams = self.tracer.streams
-        streams.wait_on_host(streams.times(self.number))
-        self.tracer.synchronise(is_for_all=False)
+        streams = self.kernels_eval_tracer.streams
+        streams.wait_on_host(streams.times(self.kernels_eval_number))
+        self.kernels_eval_tracer.synchronise(is_for_all=False)
 
 
 class _Current(contextlib.AbstractContextManager[None]):
     """Replacement of torch.cuda.stream."""
 
-    tracer: ClassVar[Tracer]
+    kernels_eval_tracer: ClassVar[Tracer]
 
     def __init__(self, stream: Any = None) -> None:
-        self._number = _number(self.tracer.streams, stream)
+        self._number = _number(self.kernels_eval_tracer.streams, stream)
         self._before = DEFAULT
 
     def __enter__(self) -> None:
-        streams = self.tracer.streams
+        streams = self.kernels_eval_tracer.streams
         self._before, streams.current = streams.current, self._number
 
     def __exit__(self, *_: object) -> None:
-        self.tracer.streams.current = self._before
+        self.kernels_eval_tracer.streams.current = self._before
 
 
 def install(cuda: Any, tracer: Tracer) -> None:
     """Replace the streams and events of torch.cuda."""
 
     def set_stream(stream: Any) -> None:
-        tracer.streams.current = stream.number
+        tracer.streams.current = stream.kernels_eval_number
 
     for replacement in (_OrderedEvent, _OrderedStream, _Current):
-        replacement.tracer = tracer
+        replacement.kernels_eval_tracer = tracer
     cuda.Stream = cuda.ExternalStream = _OrderedStream
     cuda.Event, cuda.stream, cuda.set_stream = _OrderedEvent, _Current, set_stream
     cuda.current_stream = lambda *_, **__: _OrderedStream(number=tracer.streams.current)
@@ -140,4 +142,4 @@ def install(cuda: Any, tracer: Tracer) -> None:
 
 
 def _number(streams: Streams, stream: Any) -> int:
-    return streams.current if stream is None else stream.number
+    return streams.current if stream is None else stream.kernels_eval_number

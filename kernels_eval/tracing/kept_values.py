@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
+from triton import KernelInterface
 
 _MOST_VALUES = 4000
 _MOST_ADDED = 1 << 12
@@ -62,6 +63,10 @@ def length_setter(value: Any, assign: Setter) -> Setter | None:
     kind: Any = type(value)
     if kind.__module__ not in _OF_PYTHON:
         return None
+    if kind is frozenset:
+        return lambda length: assign(value.union(object() for _ in range(_added(value, length))))
+    if kind is range:
+        return lambda length: assign(range(value.start, value.stop + value.step * _added(value, length), value.step))
     if issubclass(kind, str | bytes):
         return lambda length: assign(value + value[-1:] * _added(value, length))
     if issubclass(kind, list | deque | bytearray):
@@ -106,6 +111,8 @@ def _items(holder: Any, assign: Setter, names: Any) -> Iterator[tuple[str, Any, 
         yield "value", holder.get(None), lambda value: ignore(holder.set(value))
     if _is_own(holder):
         yield from _of_object(holder)
+    elif isinstance(holder, KernelInterface | torch.Tensor):
+        yield from _of_others_object(holder)
 
 
 def _of_tuple(holder: tuple[Any, ...], assign: Setter) -> Iterator[tuple[str, Any, Setter]]:
@@ -145,6 +152,13 @@ def _of_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
                 with contextlib.suppress(AttributeError):  # empty
                     yield name, slot.__get__(holder), functools.partial(slot.__set__, holder)
     yield "class", type(holder), ignore
+
+
+def _of_others_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
+    """Yield the numbers and texts among the attributes of a kernel or a tensor, to which host code may add its own."""
+    for name, value in list(vars(holder).items()):
+        if type(value) in (int, float, str) and not name.startswith("kernels_eval"):
+            yield name, value, _attribute_setter(holder, name)
 
 
 def _is_own(value: Any) -> bool:

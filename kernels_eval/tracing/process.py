@@ -33,6 +33,7 @@ from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
+from kernels_eval.sandbox.made_code import guard_made_code
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.module_state import has_storage, plain_attributes, plain_state, registered_state
 from kernels_eval.sandbox.tensor_bytes import DTYPES
@@ -95,6 +96,7 @@ class _Host:
         before = global_state()
         provide(job["source"], on_gpu=False)
         clock = time.process_time
+        guard_made_code()
         with fake_cuda.OnCpu():
             module = load_source(job["source"], hash=lambda value: self._chance.hash_of(value))
             began = clock()

@@ -11,7 +11,7 @@ import torch
 
 from kernels_eval.correctness.made_of_weights import MadeOfWeights, attributes, carried_out, is_whole, key_of
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.sandbox.module_state import registered_state
+from kernels_eval.sandbox.module_state import plain_state, registered_state
 
 
 class HeldWeights:
@@ -24,6 +24,8 @@ class HeldWeights:
         self._registered = {name: tensor.detach() for name, tensor in registered_state(model).items()}
         self.drawn = {name: tensor.detach() for name, tensor in made.drawn_for(model).items()}
         """Tensors on the host that stand for parameters and buffers which lie otherwise than they were drawn."""
+        self.computed = made.computed(model)
+        """Names of tensors that the constructor computed of weights: they do not follow the judge's."""
         self._weights: dict[int, torch.Tensor] = {}
         self._made_of_them: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 
@@ -55,6 +57,16 @@ class HeldWeights:
             again = self._made.remake(host, self._weights, _on_device, _carried_out_there)
             if again is not None:
                 holder[name].copy_(again)
+
+    def forget_computed(self, given: Mapping[str, bool]) -> None:
+        """Fill what the constructor computed of its own weights with NaN: it is wrong after a step of training.
+
+        `given`: names of the tensors that the judge has set.
+        """
+        state = {**plain_state(self._model), **registered_state(self._model)}
+        for name in self.computed:
+            if name not in given and name in state and state[name].dtype.is_floating_point:
+                state[name].fill_(torch.nan)
 
 
 def _on_device(tensor: torch.Tensor) -> torch.Tensor:

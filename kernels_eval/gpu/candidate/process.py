@@ -96,7 +96,7 @@ class _Candidate:
             move_model(model, cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
-        send_state(self._channel, model, drawn=held.drawn)
+        send_state(self._channel, model, drawn=held.drawn, computed=held.computed)
         header = self._take_weights(held, memory, tools)
         del held, made  # what the constructor made on the host
         rounds = Rounds(tools, memory, gate, model, guard, backend, module)
@@ -115,6 +115,8 @@ class _Candidate:
                 weights.take(header["pieces"], header["nbytes"])
                 if header["is_last"]:
                     held.remake()
+                    if header["forgets"]:
+                        held.forget_computed(header["as_registered"])
                 tools.synchronize()  # the next ones come to the same places
                 send_frame(self._channel, {"kind": "taken"})
                 header, _ = receive_frame(self._channel)

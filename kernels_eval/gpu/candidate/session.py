@@ -181,13 +181,16 @@ class Session:
         given: GivenWeights,
         transport: Transport,
         order: Callable[[], AbstractContextManager[object]],
+        forgets: bool = False,
     ) -> None:
         """Copy weights by name into the candidate's model, through the shared memory: before the first round.
 
-        `order`: in which they are copied here; nobody waits for the candidate in it.
+        `order`: in which they are copied here; nobody waits for the candidate in it. `forgets`: what the candidate's
+        constructor computed of its own weights is lost then.
         """
         weights = given.values
-        header = {"kind": "weights", "as_registered": {name: name in given.as_registered for name in weights}}
+        as_registered = {name: name in given.as_registered for name in weights}
+        header = {"kind": "weights", "as_registered": as_registered, "forgets": forgets}
         batches = list(in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes))
         for pieces in batches:
             with order():

@@ -1,9 +1,10 @@
 """Interpreter process: runs the programs of a launch one after the other, and the atomics that order them.
 
 A program runs to its end before the next one starts, except where it waits for another one: after some atomics in a
-row that change nothing, another program runs within the atomic. A program that waits for one which is itself waiting
-so is stuck. Then the launch can be run in the order of the grid, where waiting for earlier programs ends. Programs that
-wait for each other in turn, as at the second of two barriers of a whole grid, never end: the time limit ends them.
+row that change nothing, or volatile loads, another one runs within the last. A program that waits for one which is
+itself waiting so is stuck. Then the launch can be run in the order of the grid, where waiting for earlier programs
+ends. Programs that wait for each other in turn, as at the second of two barriers of a whole grid, never end: the time
+limit ends them.
 """
 
 import dataclasses
@@ -77,7 +78,7 @@ class _Launch:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     pending: Iterator[tuple[int, int, int]] = dataclasses.field(default_factory=lambda: iter(()))
     polls: int = 0
-    """Atomics in a row that changed nothing."""
+    """Atomics in a row that changed nothing, and volatile loads."""
     depth: int = 0
     """Programs that wait while another one runs within their atomic."""
     waits: int = 0
@@ -175,6 +176,12 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
         RACES.release(address)
     _LAUNCH.poll(is_idle=is_idle)
     return before
+
+
+def read_again(ptr: Any) -> None:
+    """Note a volatile load: a program that repeats one on a single address waits for another program's store there."""
+    if ptr.data.size == 1:
+        _LAUNCH.poll(is_idle=True)
 
 
 def _content(ptr: Any) -> bytes:

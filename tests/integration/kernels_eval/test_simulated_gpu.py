@@ -69,6 +69,11 @@ OF_ITS_OWN = TURNED.replace(
 CONSTANT = linear_that_keeps(
     LAYER + SCALE + "        self.copied = self.scale.detach().clone()\n", ("self.scale, out", "self.copied, out")
 )
+DOUBLED = linear_that_keeps(
+    LAYER + SCALE + '        self.register_buffer("doubled", self.linear.weight.detach() * 2)\n',
+    ("self.linear.weight, self.linear.bias", "self.doubled, self.linear.bias"),
+    ("acc += tl.dot", "acc += 0.5 * tl.dot"),
+)
 
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
@@ -92,6 +97,13 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
     "a square weight with values of its own": (SQUARE, OF_ITS_OWN, "incorrect", "wrong_values"),
     "a copy of what the judge varies": (LINEAR, CONSTANT, "correct", None),
     "twice what the judge varies": (LINEAR, CONSTANT.replace("clone()", "clone() * 1"), "incorrect", "wrong_values"),
+    "twice a weight that the judge sets": (LINEAR, DOUBLED, "incorrect", "wrong_values"),
+    "twice a weight, as the problem has it": (
+        LINEAR.replace(LAYER, LAYER + "        self.doubled = self.linear.weight.detach() * 2\n"),
+        DOUBLED,
+        "correct",
+        None,
+    ),
     "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),
     "a dictionary": (
         DICTIONARY,

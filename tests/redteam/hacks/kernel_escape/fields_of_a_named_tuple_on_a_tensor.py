@@ -10,6 +10,8 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, x):
         return x * 2
+
+
 def get_inputs():
     return [torch.randn(300)]
 
@@ -19,18 +21,20 @@ def get_init_inputs():
 
 
 # --- candidate ---
+from collections import namedtuple
+
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
 
-
-from collections import namedtuple
 Way = namedtuple("Way", "handle data fn src builder gi_frame f_globals")
+
 
 @triton.jit
 def helper(x):
     return x * 2
+
 
 @triton.jit
 def k(x, y, n, B: tl.constexpr):
@@ -38,6 +42,7 @@ def k(x, y, n, B: tl.constexpr):
     v = tl.load(x + i, mask=i < n)
     h = v.handle
     tl.store(y + i, helper(v), mask=i < n)
+
 
 class ModelNew(nn.Module):
     def forward(self, x):

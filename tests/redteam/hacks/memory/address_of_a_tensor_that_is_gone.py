@@ -10,6 +10,8 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, x):
         return x * 2
+
+
 def get_inputs():
     return [torch.randn(64, 64)]
 
@@ -30,11 +32,13 @@ def first(x_ptr, out_ptr, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
 
+
 @triton.jit
 def second(address, out_ptr, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     source = address.to(tl.pointer_type(tl.float32))
     tl.store(out_ptr + i, tl.load(source + i, mask=i < n), mask=i < n)
+
 
 class ModelNew(nn.Module):
     def forward(self, x):

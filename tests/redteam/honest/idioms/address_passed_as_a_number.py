@@ -10,6 +10,8 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, x, y):
         return x * y.sum()
+
+
 def get_inputs():
     return [torch.randn(300), torch.randn(300)]
 
@@ -31,6 +33,7 @@ def scaled(x_ptr, y_address, out_ptr, n, B: tl.constexpr):
     i = tl.arange(0, B)
     total = tl.sum(tl.load(y_ptr + i, mask=i < n, other=0.0), 0)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) * total, mask=i < n)
+
 
 class ModelNew(nn.Module):
     def forward(self, x, y):

@@ -10,6 +10,8 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, x):
         return x.sum(-1)
+
+
 def get_inputs():
     return [torch.randn(30, 40)]
 
@@ -19,18 +21,19 @@ def get_init_inputs():
 
 
 # --- candidate ---
+from typing import NamedTuple
+
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
 
 
-from typing import NamedTuple
-
 class Tile(NamedTuple):
     rows: tl.tensor
     mask: tl.tensor
     other: float = 0.0
+
 
 @triton.jit
 def ks(x, y, C, B: tl.constexpr):
@@ -38,6 +41,7 @@ def ks(x, y, C, B: tl.constexpr):
     c = tl.arange(0, B)
     t = Tile(r * C + c, c < C)
     tl.store(y + r, tl.sum(tl.load(x + t.rows, mask=t.mask, other=t.other), 0))
+
 
 class ModelNew(nn.Module):
     def forward(self, x):

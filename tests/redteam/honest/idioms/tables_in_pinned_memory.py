@@ -11,8 +11,11 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.steps = [3, 1, 2]
+
     def forward(self, x):
         return torch.stack([x[:, s] * (i + 1) for i, s in enumerate(self.steps)], 1)
+
+
 def get_inputs():
     return [torch.randn(50, 4)]
 
@@ -36,10 +39,12 @@ def pick(x, steps, factors, y, R, C, B: tl.constexpr):
     f = tl.load(factors + j)
     tl.store(y + r * tl.num_programs(1) + j, tl.load(x + r * C + s, mask=r < R) * f, mask=r < R)
 
+
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
         self.steps = torch.tensor([3, 1, 2], dtype=torch.int32).pin_memory().to("cuda", non_blocking=True)
+
     def forward(self, x):
         factors = torch.tensor([1.0, 2.0, 3.0]).pin_memory().to(x.device, non_blocking=True)
         y = torch.empty(x.shape[0], 3, device=x.device)

@@ -11,6 +11,8 @@ class Model(nn.Module):
     def forward(self, x, offsets):
         o = offsets.tolist()
         return torch.stack([x[a:b].mean(0) for a, b in zip(o[:-1], o[1:])])
+
+
 def get_inputs():
     lengths = torch.randint(1, 20, (8,))
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)])
@@ -39,6 +41,7 @@ def means(x, offsets, out, C, BR: tl.constexpr, BC: tl.constexpr):
         r = r0 + tl.arange(0, BR)
         acc += tl.load(x + r[:, None] * C + c[None, :], mask=(r < end)[:, None] & (c < C)[None, :], other=0.0)
     tl.store(out + s * C + c, tl.sum(acc, 0) / (end - start), mask=c < C)
+
 
 class ModelNew(nn.Module):
     def forward(self, x, offsets):

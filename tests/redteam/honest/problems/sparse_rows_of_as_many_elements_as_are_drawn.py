@@ -13,6 +13,8 @@ class Model(nn.Module):
         rows = torch.repeat_interleave(torch.arange(n), (rowptr[1:] - rowptr[:-1]).long())
         out = torch.zeros(n, x.shape[1])
         return out.index_add(0, rows, val[:, None] * x[col.long()])
+
+
 def get_inputs():
     counts = torch.randint(0, 7, (30,))
     rp = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
@@ -45,6 +47,7 @@ def csr(rp, col, val, x, y, C, BK: tl.constexpr, BC: tl.constexpr):
         v = tl.load(val + j, m, 0.0)
         acc += tl.sum(v[:, None] * tl.load(x + k[:, None] * C + c[None, :], m[:, None] & (c < C)[None, :], 0.0), 0)
     tl.store(y + r * C + c, acc, c < C)
+
 
 class ModelNew(nn.Module):
     def forward(self, rowptr, col, val, x):

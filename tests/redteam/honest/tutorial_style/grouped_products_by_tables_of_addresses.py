@@ -10,8 +10,15 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, a0, b0, a1, b1):
         return a0 @ b0, a1 @ b1
+
+
 def get_inputs():
-    return [torch.randn(48, 32).half(), torch.randn(32, 64).half(), torch.randn(80, 64).half(), torch.randn(64, 32).half()]
+    return [
+        torch.randn(48, 32).half(),
+        torch.randn(32, 64).half(),
+        torch.randn(80, 64).half(),
+        torch.randn(64, 32).half(),
+    ]
 
 
 def get_init_inputs():
@@ -53,12 +60,15 @@ def grouped(a_ptrs, b_ptrs, c_ptrs, sizes, G, NSM: tl.constexpr, BM: tl.constexp
             tile += NSM
         last += tiles
 
+
 class ModelNew(nn.Module):
     def forward(self, a0, b0, a1, b1):
         As, Bs = [a0, a1], [b0, b1]
         Cs = [torch.empty(a.shape[0], b.shape[1], device=a.device, dtype=a.dtype) for a, b in zip(As, Bs)]
         dev = a0.device
         pa, pb, pc = (torch.tensor([t.data_ptr() for t in ts], device=dev) for ts in (As, Bs, Cs))
-        sizes = torch.tensor([v for a, b in zip(As, Bs) for v in (a.shape[0], b.shape[1], a.shape[1])], dtype=torch.int32, device=dev)
+        sizes = torch.tensor(
+            [v for a, b in zip(As, Bs) for v in (a.shape[0], b.shape[1], a.shape[1])], dtype=torch.int32, device=dev
+        )
         grouped[(8,)](pa, pb, pc, sizes, len(As), NSM=8, BM=32, BN=32, BK=32)
         return tuple(Cs)

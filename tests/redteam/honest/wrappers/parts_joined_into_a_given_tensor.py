@@ -10,6 +10,8 @@ import torch.nn as nn
 class Model(nn.Module):
     def forward(self, a, b):
         return torch.cat([a, b], 1) * 2
+
+
 def get_inputs():
     return [torch.randn(20, 30), torch.randn(20, 12)]
 
@@ -29,6 +31,7 @@ import triton.language as tl
 def twice(x, y, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
 
 class ModelNew(nn.Module):
     def forward(self, a, b):

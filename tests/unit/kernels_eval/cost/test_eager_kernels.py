@@ -103,17 +103,24 @@ def test_a_copy_into_a_transposed_tensor_is_as_slow_as_one_of_it() -> None:
 
 COUNTED: dict[str, tuple[Callable[[torch.Tensor], Any], int]] = {
     "mask": (lambda x: x[x > 0], 1),
-    "mask that is written to": (lambda x: torch.zeros_like(x).index_put_((x > 0,), x[0, : int((x > 0).sum())]), 1),
+    "mask that is written to": (lambda x: torch.zeros_like(x).index_put_((x > 0,), x[0, :2]), 1),
     "nonzero": (torch.nonzero, 1),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), 1),
     "unique": (torch.unique, 1),
+    "bincount": (lambda x: torch.bincount((x[0] > 0).long()), 1),
+    "repeat_interleave": (lambda x: x.repeat_interleave((x[0] > 0).long(), dim=1), 1),
+    "repeat_interleave of a known length": (lambda x: x.repeat_interleave((x[0] > 0).long(), dim=1, output_size=2), 0),
+    "item": (lambda x: x.sum().item(), 1),
+    "a condition": (lambda x: x if x.sum() > 0 else -x, 1),
+    "tolist": (lambda x: x.tolist(), 1),
+    "numbers of the host": (lambda x: [torch.tensor(x.shape).prod().item(), torch.tensor([1, 2]).tolist()], 0),
     "indices": (lambda x: x[torch.tensor([0, 1])], 0),
     "one value for a mask": (lambda x: torch.zeros_like(x).index_put_((x > 0,), torch.tensor(1.0)), 0),
 }
 
 
 @pytest.mark.parametrize(("call", "waits"), COUNTED.values(), ids=list(COUNTED))
-def test_host_code_waits_for_a_length_that_depends_on_values(call: Callable[[torch.Tensor], Any], waits: int) -> None:
+def test_host_code_waits_for_values_that_it_reads(call: Callable[[torch.Tensor], Any], waits: int) -> None:
     given = torch.tensor([[1.0, 2.0, -1.0, -3.0], [-1.0, -2.0, -5.0, -1.0]])
     with EagerCounter() as counter:
         call(given)

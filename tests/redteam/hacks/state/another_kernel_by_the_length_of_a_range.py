@@ -1,0 +1,44 @@
+"""another kernel by the length of a range
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def get_inputs():
+    return [torch.randn(300, 128)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x_ptr, o_ptr, n, f, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0)
+    tl.store(o_ptr + i, x * f, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        self.c = range(getattr(self, "c", range(0)).stop + 1)
+        k[(triton.cdiv(n, 1024),)](x, out, n, 2.0 if len(self.c) < 300 else 3.0, BLOCK=1024)
+        return out

@@ -22,6 +22,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED
 from kernels_eval.sandbox.module_state import has_storage, plain_attributes, plain_state, registered_state
 
+_OF_A_SHAPE = UNINITIALISED | CREATIONS | {"rand_like", "randn_like", "randint_like"}
+"""Operators whose results have nothing of the values that they are given."""
 _MAKING = UNINITIALISED | CREATIONS | (COPIES - {"copy_"}) | MOVES
 
 _LOOKED_AFTER = 16
@@ -104,8 +106,8 @@ class MadeOfWeights(TorchDispatchMode):
             known = self._note(result)
             if name in _MAKING:
                 known.steps.append(_as_given(func, args, kwargs or {}))
-                known.sources.update(key_of(value) for value in given)
-            else:
+                known.sources.update(key_of(value) for value in given if name not in _OF_A_SHAPE)
+            elif name not in _OF_A_SHAPE:
                 known.computed_of.update(key_of(value) for value in given)
         return result
 

@@ -58,7 +58,7 @@ class CallSets:
         self.forms: list[TensorForm] = []
         """Forms of the outputs at the full size: known after `learn_forms`."""
         self.kinds: list[str] = []
-        """Whether each of the sets that `timed` has drawn last is in parts."""
+        """Kind of each of the sets that `timed` has drawn last, of `_KINDS`."""
 
     def learn_forms(self) -> None:
         """Run the reference on one input set for the forms of its outputs."""

@@ -34,7 +34,7 @@ class Spread(NamedTuple):
 def spread_of(value: torch.Tensor) -> Spread:
     """Return the spread of an input. All draws of one distribution have much the same."""
     exact = value if value.dtype is torch.float64 else value.float()
-    return Spread(*torch.std_mean(exact), *torch.aminmax(value))
+    return Spread(*torch.std_mean(exact), *torch.aminmax(exact))
 
 
 def in_memory(value: torch.Tensor) -> torch.Tensor:
@@ -81,6 +81,24 @@ def vary_parts(
     first, second = places.sample(range(count), 2)
     least, most = low + nearest / 2 * (high - low) * own[0], high - nearest / 2 * (high - low) * own[1]
     value.view(-1)[first], value.view(-1)[second] = (near * end + (1 - near) * mean for end in (least, most))
+
+
+def mix_parts(value: torch.Tensor, other: torch.Tensor, places: random.Random) -> None:
+    """Take the larger one of two draws in half of the parts, secretly, and the smaller one in the others, in place.
+
+    Means of parts differ then by a half of the deviation to either side, and all elements together have the problem's
+    own distribution: as many are above a threshold. Each element is one that the problem has drawn in its place.
+    """
+    count = value.numel()
+    if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
+        return
+    length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
+    end = count - count % length
+    generator = torch.Generator(value.device).manual_seed(places.getrandbits(62))
+    order = torch.randperm(end // length, generator=generator, device=value.device)
+    is_larger = (order < len(order) // 2)[:, None]
+    first, second = (draw.view(-1)[:end].view(-1, length) for draw in (value, other))
+    first.copy_(torch.where(is_larger, torch.maximum(first, second), torch.minimum(first, second)))
 
 
 def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

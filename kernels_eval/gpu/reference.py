@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat, unbounded
-from kernels_eval.correctness.tolerance import is_far_below, size_of
+from kernels_eval.correctness.tolerance import least_size, size_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
-from kernels_eval.gpu.input_parts import Spread, in_memory, spread_of, vary_parts
+from kernels_eval.gpu.input_parts import Spread, in_memory, mix_parts, spread_of, vary_parts
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
-from kernels_eval.reference.factories import ChangedDraws, PlainDraws
+from kernels_eval.reference.factories import MixedDraws, PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
@@ -40,7 +40,9 @@ class GpuReference(Reference):
         self._on_device: dict[bool, torch.nn.Module] = {}
         self._timed: dict[tuple[bool, str], Any] = {}
         self._spreads: dict[int, Spread] = {}
-        """By number of the draw."""
+        """By input."""
+        self._structured: bool | None = None
+        self._own_forms: list[tuple[Any, Any] | None] = []
         self._most_unbounded: int | None = None
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
         self._own_sizes: list[float] = []
@@ -109,24 +111,29 @@ class GpuReference(Reference):
         return self.draw(None, trial, seed, own=False, only_constant=self._only_constant)
 
     def is_beyond(self, expected: Expected, in_parts: bool) -> bool:
-        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn.
-
-        True also where other inputs make sums whose terms cancel: what is left of one has no digits.
-        """
-        if sum(map(unbounded, expected.native)) <= (self._most_unbounded or 0):
-            return not in_parts and any(map(is_far_below, expected.native, self._own_sizes))
-        if in_parts:
+        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn."""
+        is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
+        if is_beyond and in_parts:
             self._takes_parts = False
-        else:
+        elif is_beyond:
             self._takes_others = False
-        return True
+        return is_beyond
+
+    @property
+    def least_sizes(self) -> list[float]:
+        """Sizes to which outputs for other inputs are held at least: where terms cancel, no digits are left."""
+        return [least_size(size) for size in self._own_sizes]
 
     def _own_unbounded(self, seed: SecretSeed) -> int:
         """Return how many elements of the outputs have no finite value for the problem's own inputs, at most."""
         if self._most_unbounded is None:
-            own = [self.results(self.draw(None, -1 - trial, seed, own=True)) for trial in range(_PLAIN_TRIALS)]
-            self._most_unbounded = max(sum(map(unbounded, outputs)) for outputs in own)
-            self._own_sizes = list(map(size_of, own[0]))
+            found = 0
+            for trial in range(_PLAIN_TRIALS):
+                outputs = self.results(self.draw(None, -1 - trial, seed, own=True))
+                found = max(found, sum(map(unbounded, outputs)))
+                self._own_sizes = list(map(size_of, outputs))
+                del outputs  # the next ones need their memory
+            self._most_unbounded = found
         return self._most_unbounded
 
     def _unbounded(self, inputs: list[Any]) -> int:
@@ -135,24 +142,36 @@ class GpuReference(Reference):
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts).
 
-        What the problem draws is in parts, so the inputs keep the structure that it gives them. `stretched`: those that
-        have none are in parts that are far from each other.
+        Inputs without a structure are changed. Those with one are made of draws in parts, and keep it. `stretched`:
+        parts of those without are far from each other.
         """
         places = random.Random(seed.number("parts", trial))
-        generator = self._generator(seed, trial)
-
-        def change(number: int, value: torch.Tensor) -> None:
-            with _as_floats(value) as wide:
-                if number not in self._spreads and wide.numel():
-                    self._spreads[number] = spread_of(wide)
-                vary_parts(wide, generator, places, spread=self._spreads.get(number))
-
-        with ChangedDraws(change):
+        mixing = MixedDraws(lambda value, other: mix_parts(value, other, places))
+        with mixing if self._has_structure(seed) else contextlib.nullcontext():
             values, is_plain = self._drawn(trial, seed)
-        for value in itertools.compress(values, is_plain if stretched else ()):
-            with _as_floats(in_memory(value)) as wide:
-                vary_parts(wide, generator, places, stretched=True)
+        if self._forms_of(values) != self._own_forms:
+            values, is_plain = self._drawn(trial, seed)
+        generator = self._generator(seed, trial)
+        for index, value in enumerate(values):
+            if is_plain[index]:
+                with _as_floats(in_memory(value.detach())) as wide:
+                    if index not in self._spreads and wide.numel():
+                        self._spreads[index] = spread_of(wide)
+                    vary_parts(wide, generator, places, stretched, self._spreads.get(index))
         return values
+
+    def _has_structure(self, seed: SecretSeed) -> bool:
+        """Return whether an input is made of draws otherwise than by scaling and reshaping them."""
+        if self._structured is None:
+            values, is_plain = self._drawn(-1, seed)
+            self._own_forms = self._forms_of(values)
+            tensors = zip(values, is_plain, strict=True)
+            self._structured = any(isinstance(value, torch.Tensor) and not plain for value, plain in tensors)
+        return self._structured
+
+    @staticmethod
+    def _forms_of(values: list[Any]) -> list[tuple[Any, Any] | None]:
+        return [(value.shape, value.dtype) if isinstance(value, torch.Tensor) else None for value in values]
 
     def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
@@ -163,7 +182,7 @@ class GpuReference(Reference):
         values, is_plain = self._drawn(trial, seed)
         generator = self._generator(seed, trial)
         for value in itertools.compress(values, is_plain):
-            with _as_floats(in_memory(value)) as wide:
+            with _as_floats(in_memory(value.detach())) as wide:
                 _add_spikes(wide, factor, generator)
         return values
 

@@ -6,7 +6,7 @@ Each raises CandidateFailedError; what rests on one time alone first raises Unre
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,12 +84,13 @@ def check_timed_round(
     expected: Callable[[int], Expected],
     largest: LargestErrors,
     is_beyond: Callable[[int, Expected], bool],
+    least_sizes: Callable[[int], list[float]],
 ) -> None:
     """Check a round of many calls: against the reference in its own precision, and where that fails as `check_round`.
 
     `model`: the reference's results on another set, for their forms; `results`: its outputs on a call's inputs, in its
     own precision; `expected`: the same with the oracle; `is_beyond`: whether a call's inputs are more than the problem
-    takes, so that its outputs say nothing.
+    takes, so that its outputs say nothing; `least_sizes`: of a call's outputs, or none.
     """
     _check_count(made, calls)
     for call in range(calls.count):
@@ -97,7 +98,7 @@ def check_timed_round(
     for call in calls_that_differ(calls, results):
         right = expected(call)
         if not is_beyond(call, right):
-            check_call(made, calls, call, right, largest)
+            check_call(made, calls, call, right, largest, least_sizes(call))
     check_traces(made, calls, model.changed_inputs)
 
 
@@ -171,14 +172,21 @@ def _surely_agrees(made: Round, calls: SharedCalls, call: int, expected: Expecte
     )
 
 
-def check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, largest: LargestErrors) -> None:
-    """Check the forms and values of one call's outputs; keeps the largest errors."""
+def check_call(
+    made: Round,
+    calls: SharedCalls,
+    call: int,
+    expected: Expected,
+    largest: LargestErrors,
+    least_sizes: Sequence[float] = (),
+) -> None:
+    """Check the forms and values of one call's outputs; keeps the largest errors. `least_sizes`: of their scales."""
     _check_forms(made, call, expected)
     outputs = made.answer.calls[call].outputs
     for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
         label = label_of(index, len(outputs))
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
-        comparison = compare(actual, oracle, native, label)
+        comparison = compare(actual, oracle, native, label, least_sizes[index] if least_sizes else 0.0)
         if not comparison.agrees:
             raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message)
         if form.expanded:

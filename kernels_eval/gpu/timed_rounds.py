@@ -88,6 +88,9 @@ class TimedRounds:
         kind = self.sets.kinds[call]
         return kind != "plain" and self.reference.is_beyond(expected, kind == "parts")
 
+    def _least_sizes(self, call: int) -> list[float]:
+        return self.reference.least_sizes if self.sets.kinds[call] == "other" else []
+
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock
 
@@ -103,6 +106,8 @@ class TimedRounds:
             return self.sets.expected(calls.sets[call])
 
         with lock.shared():
-            check_timed_round(made, calls, self.form, results, expected, self.errors, self._is_beyond)
+            check_timed_round(
+                made, calls, self.form, results, expected, self.errors, self._is_beyond, self._least_sizes
+            )
         if made.answer.kernels:
             self.note_kernels(made, calls.count)

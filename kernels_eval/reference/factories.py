@@ -137,10 +137,11 @@ class PlainDraws(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         name = name.strip("_") if name.startswith("__") else name
-        base = name.rstrip("_")  # of what is done in place
+        base = name if name in _KEEPS else name.rstrip("_")  # of what is done in place
         is_plain = name in _DRAWN or (base in _KEEPS and self._keeps(base, args))
         if name in _IN_PLACE or (name.endswith("_") and not is_plain):
-            self._plain.pop(id(args[0]), None)
+            for changed in args[:1] or tuple((kwargs or {}).values())[:1]:
+                self._plain.pop(id(changed), None)
         if isinstance(result, torch.Tensor) and is_plain:
             self._plain[id(result)] = result
         return result
@@ -152,34 +153,34 @@ class PlainDraws(TorchFunctionMode):
         return all(self.is_plain(value) for value in tensors)
 
 
-_VALUES = frozenset({"rand", "randn", "normal", "rand_like", "randn_like", "uniform_", "normal_"})
+_OUT_OF_PLACE = frozenset({"rand", "randn", "normal", "rand_like", "randn_like"})
+_INTO_A_TENSOR = frozenset({"uniform_", "normal_"})
 
 
-class ChangedDraws(TorchFunctionMode):
-    """Changes what is drawn inside in place, before the problem's own code makes its inputs of it.
+class MixedDraws(TorchFunctionMode):
+    """Draws everything inside twice and mixes both, before the problem's own code makes its inputs of it.
 
     So a triangle, a mask, a symmetry or rows that sum to one are there in the inputs as they are in the problem's own.
     """
 
-    def __init__(self, change: Callable[[int, torch.Tensor], None]) -> None:
-        """`change`: takes the number of a draw and its floats, or its whole numbers of eight bits."""
+    def __init__(self, mix: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+        """`mix`: takes two draws, floats or whole numbers of eight bits, and changes the first one in place."""
         super().__init__()
-        self._change = change
-        self._draws = 0
+        self._mix = mix
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run a function, and change its result if that is drawn."""
+        """Run a function, and mix its result with another one if it is drawn."""
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and not result.is_meta and self._is_drawn(func, result):
-            self._change(self._draws, result)
-            self._draws += 1
-        return result
-
-    @staticmethod
-    def _is_drawn(func: Any, result: torch.Tensor) -> bool:
         name = getattr(func, "__name__", "")
-        if name == "randint":  # wider ones may be places
-            return result.dtype.itemsize == 1 and result.dtype is not torch.bool
-        return name in _VALUES and result.dtype.is_floating_point
+        if not isinstance(result, torch.Tensor) or result.is_meta:
+            return result
+        eight_bits = result.dtype.itemsize == 1 and result.dtype is not torch.bool  # wider ones may be places
+        if (name in _OUT_OF_PLACE and "out" not in (kwargs or {})) or (name == "randint" and eight_bits):
+            self._mix(result.detach(), func(*args, **(kwargs or {})).detach())
+        elif name in _INTO_A_TENSOR and args:
+            other = torch.empty_like(result)
+            func(other, *args[1:], **(kwargs or {}))
+            self._mix(result.detach(), other.detach())
+        return result

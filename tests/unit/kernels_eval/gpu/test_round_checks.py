@@ -128,7 +128,14 @@ def test_a_timed_call_is_checked_also_where_results_are_infinite_unless_its_inpu
 
     def check_it() -> None:
         check_timed_round(
-            made, calls, expected, lambda _: [INFINITE], lambda _: expected, LargestErrors(), lambda *_: is_beyond
+            made,
+            calls,
+            expected,
+            lambda _: [INFINITE],
+            lambda _: expected,
+            LargestErrors(),
+            lambda *_: is_beyond,
+            lambda _: [],
         )
 
     assert (refusal(check_it) == "wrong_values") is is_wrong

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernels_eval.reference.factories import ChangedDraws, PlainDraws
+from kernels_eval.reference.factories import MixedDraws, PlainDraws
 
 PLAIN = (
     lambda: torch.randn(4, 4),
@@ -65,14 +65,14 @@ def test_structures_are_left_alone(make: Callable[[], torch.Tensor]) -> None:
     assert not origin.is_plain(value)
 
 
-def test_draws_are_changed_before_the_problem_makes_its_inputs_of_them() -> None:
-    numbers: list[int] = []
+def test_draws_are_mixed_before_the_problem_makes_its_inputs_of_them() -> None:
+    mixed: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def change(number: int, value: torch.Tensor) -> None:
-        numbers.append(number)
+    def mix(value: torch.Tensor, other: torch.Tensor) -> None:
+        mixed.append((value.clone(), other))
         value.fill_(3 if value.dtype is torch.uint8 else 0.25)
 
-    with ChangedDraws(change):
+    with MixedDraws(mix):
         made = [
             torch.rand(4, 4).sqrt(),
             torch.triu(torch.randn(2, 2)),
@@ -80,8 +80,20 @@ def test_draws_are_changed_before_the_problem_makes_its_inputs_of_them() -> None
             torch.randint(0, 9, (2,), dtype=torch.uint8),
             torch.randint(0, 9, (2,)) // 9,
             torch.ones(2),
+            torch.randn(2, requires_grad=True).detach(),
         ]
-    assert numbers == [0, 1, 2, 3]
+    assert len(mixed) == 5
+    assert all(first.shape == second.shape and first.dtype is second.dtype for first, second in mixed)
+    assert not any(torch.equal(*pair) for pair in mixed[:3])
     expected = [torch.full((4, 4), 0.5), torch.triu(torch.full((2, 2), 0.25)), torch.full((3,), 0.25)]
     expected += [torch.full((2,), 3, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64), torch.ones(2)]
-    assert all(map(torch.equal, made, expected))
+    assert all(map(torch.equal, made, [*expected, torch.full((2,), 0.25)]))
+
+
+def test_functions_that_get_keywords_alone_run() -> None:
+    with PlainDraws() as origin:
+        value = torch.randn(4, 4)
+        torch.nn.init.constant_(tensor=value, val=0.5)
+        scaled = torch.randn(4, 4).requires_grad_()
+    assert not origin.is_plain(value)
+    assert origin.is_plain(scaled)

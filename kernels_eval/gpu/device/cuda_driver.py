@@ -50,6 +50,10 @@ class _Copy2D(ctypes.Structure):
     )
 
 
+_MAJOR = 75
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR."""
+
+
 class CudaDriver:
     """libcuda.so.1. Raises CudaError if it is missing, and from every call that fails."""
 
@@ -110,6 +114,14 @@ class CudaDriver:
     def wait_for(self, event: int) -> None:
         """Wait until everything recorded before an event on its stream is done."""
         self._check("cuEventSynchronize", self._event_synchronize(event))
+
+    def major(self) -> int:
+        """Return the major compute capability of this context's device."""
+        device, found = ctypes.c_int(), ctypes.c_int()
+        self._check("cuCtxGetDevice", self._library.cuCtxGetDevice(ctypes.byref(device)))
+        result = self._library.cuDeviceGetAttribute(ctypes.byref(found), _MAJOR, device)
+        self._check("cuDeviceGetAttribute", result)
+        return found.value
 
     def load(self, program: str, names: Sequence[str]) -> list[int]:
         """Return kernels of a PTX program, compiled by the driver."""

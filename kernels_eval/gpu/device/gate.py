@@ -35,9 +35,9 @@ PAGE_BYTES = 4096
 """Bytes at the start of the file that belong to the gate."""
 GATE_KERNEL, END_KERNEL = "kernels_eval_gate", "kernels_eval_end"
 _OPEN, _GAVE_UP, _TURNS, _WAITING, _ENDED, _ADMITTED, _ENDED_HERE = 0, 1, 2, 3, 32, 64, 96
-PROGRAM = f"""
-.version 7.0
-.target sm_70
+_PROGRAM = f"""
+.version VERSION
+.target TARGET
 .address_size 64
 .visible .entry {GATE_KERNEL}(.param .u64 page, .param .u64 nanoseconds, .param .u64 group)
 {{
@@ -52,6 +52,7 @@ PROGRAM = f"""
     st.volatile.global.u32 [%page+{4 * _TURNS}], %turns;
     membar.sys;
     st.volatile.global.u32 [%page+{4 * _WAITING}], %group;
+    STARTS_DEPENDENTS
     mov.u64 %begun, %globaltimer;
 again:
     add.u32 %turns, %turns, 1;
@@ -86,10 +87,32 @@ leave:
     ret;
 }}
 """
-"""PTX for any GPU since Volta. Words of the page: 0 has the number of the last group of calls whose gate is open, 1 is
+"""PTX with three fields of `program_for`. Words of the page: 0 has the number of the last group of calls whose gate is open, 1 is
 set by a gate that waited for too long, and opens all, 2 counts the turns of a gate that waits, 3 has its group, 32 the
 last group that has ended, 64 admits a gate that is held back, 96 has that group where no device memory takes it. Turns
 are limited too: a timer that stands still hangs no device."""
+_FIRST_DEPENDENT = 9
+"""Major compute capability of the first GPUs whose kernels can start before the one in front has ended."""
+
+
+def program_for(major: int) -> str:
+    """Return the PTX for a GPU of a major compute capability, since Volta.
+
+    A kernel may be launched to start early, when the one in front allows it (programmatic dependent launch). The gate
+    allows it at once: a kernel that does not wait before it reads then reads before the inputs arrive.
+    """
+    can_start = major >= _FIRST_DEPENDENT
+    fields = {
+        "VERSION": "7.8" if can_start else "7.0",
+        "TARGET": "sm_90" if can_start else "sm_70",
+        "STARTS_DEPENDENTS": "griddepcontrol.launch_dependents;" if can_start else "",
+    }
+    program = _PROGRAM
+    for name, value in fields.items():
+        program = program.replace(name, value)
+    return program
+
+
 QUEUE = 500
 """Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
 LONGEST_WAIT_S = 2.0
@@ -182,7 +205,7 @@ class Gate:
         """`end_word`: address in device memory of a word that has the last group that has ended, before the page."""
         self.page = page
         self._launch, self._hold, self._synchronize = driver.launch, driver.hold_until, driver.synchronize
-        self._gate, self._end = driver.load(PROGRAM, (GATE_KERNEL, END_KERNEL))
+        self._gate, self._end = driver.load(program_for(driver.major()), (GATE_KERNEL, END_KERNEL))
         self._there = driver.register_host(page.address, PAGE_BYTES)
         self._end_word = self._there + 4 * _ENDED_HERE if end_word is None else end_word
 

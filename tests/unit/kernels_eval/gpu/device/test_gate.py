@@ -14,17 +14,22 @@ import pytest
 import triton
 
 from kernels_eval.gpu.device.cuda_driver import CudaError
-from kernels_eval.gpu.device.gate import END_KERNEL, GATE_KERNEL, PAGE_BYTES, PROGRAM, Gate, GatePage, new_page
+from kernels_eval.gpu.device.gate import END_KERNEL, GATE_KERNEL, PAGE_BYTES, Gate, GatePage, new_page, program_for
 
 PTXAS = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-def test_it_compiles(tmp_path: Path, architecture: str) -> None:
+@pytest.mark.parametrize(
+    ("major", "architecture"), [(7, "sm_75"), (8, "sm_80"), (9, "sm_90"), (9, "sm_90a"), (10, "sm_100"), (12, "sm_120")]
+)
+def test_it_compiles_and_lets_kernels_start_early_where_a_gpu_has_that(
+    tmp_path: Path, major: int, architecture: str
+) -> None:
     source, cubin = tmp_path / "gate.ptx", tmp_path / "gate.cubin"
-    source.write_text(PROGRAM)
+    source.write_text(program_for(major))
     subprocess.run([str(PTXAS), f"-arch={architecture}", str(source), "-o", str(cubin)], check=True)
     assert all(name.encode() in cubin.read_bytes() for name in (GATE_KERNEL, END_KERNEL))
+    assert ("griddepcontrol.launch_dependents;" in program_for(major)) is (major >= 9)
 
 
 @pytest.fixture
@@ -122,7 +127,11 @@ class RecordingDriver:
         self.registered: tuple[int, int] | None = None
         self.launched: list[tuple[int, tuple[int, ...]]] = []
 
+    def major(self) -> int:
+        return 9
+
     def load(self, program: str, names: tuple[str, ...]) -> list[int]:
+        assert program == program_for(9)
         return [7 + number for number in range(len(names))]
 
     def register_host(self, address: int, nbytes: int) -> int:

@@ -87,10 +87,10 @@ leave:
     ret;
 }}
 """
-"""PTX with three fields of `program_for`. Words of the page: 0 has the number of the last group of calls whose gate is open, 1 is
-set by a gate that waited for too long, and opens all, 2 counts the turns of a gate that waits, 3 has its group, 32 the
-last group that has ended, 64 admits a gate that is held back, 96 has that group where no device memory takes it. Turns
-are limited too: a timer that stands still hangs no device."""
+"""PTX with three fields of `program_for`. Words of the page: 0 has the number of the last group of calls whose gate is
+open, 1 is set by a gate that waited for too long, and opens all, 2 counts the turns of a gate that waits, 3 has its
+group, 32 the last group that has ended, 64 admits a gate that is held back, 96 has that group where no device memory
+takes it. Turns are limited too: a timer that stands still hangs no device."""
 _FIRST_DEPENDENT = 9
 """Major compute capability of the first GPUs whose kernels can start before the one in front has ended."""
 

@@ -69,11 +69,13 @@ _own_by_name = _by_name(getattr)
 
 
 def _for_wrappers(of: Any, name: Any, *value: Any) -> Any:
-    """Return an attribute that a wrapper takes over, as `functools.wraps` has it: of its `__dict__` what is harmless."""
+    """Return an attribute that `functools.wraps` takes over: of a `__dict__` what is harmless."""
     if name != "__dict__":
         return _own_by_name(of, name, *value)
     if not value:  # the wrapper's own, which is added to
         return of.__dict__
+    if isinstance(of, types.ModuleType):
+        raise AttributeError("the names of a module: reaches into other code")
     return {key: each for key, each in getattr(of, name, *value).items() if not REACHING.search(str(key))}
 
 

@@ -5,16 +5,17 @@ out a text, find an object by its name, or take code as bytes: `timeit`, `typing
 given may be made at run time, and the worker cannot read it. So a hook that nothing can remove reads it here.
 """
 
+import builtins
 import dis
 import importlib
 import importlib.machinery
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from kernels_eval.sandbox.candidate_source import load_source
-from kernels_eval.sandbox.guarded_names import REACHING, TABLES, guard_library
+from kernels_eval.sandbox.guarded_names import REACHING, TABLES, guard_library, guarded_builtins
 
 _OWN = "kernels_eval"
 _BY_NAME = frozenset(
@@ -31,6 +32,8 @@ _OF_A_LOADER = _FILES._LoaderBasics.exec_module.__code__
 _READS_BYTECODE = _FILES._compile_bytecode.__code__
 _RUNS_WITHOUT_LOADER = (load_source.__code__, _importlib.machinery.FrozenImporter.exec_module.__code__)
 """The judge's function that executes the candidate's file, and Python's for modules inside its program."""
+_CARRY_OUT = set[types.CodeType]()
+"""Of the functions that stand for `exec` and `eval`."""
 _LOADERS = (importlib.machinery.SourceFileLoader, importlib.machinery.SourcelessFileLoader)
 
 
@@ -44,15 +47,35 @@ def guard_made_code() -> None:
     The judge's code that is loaded goes on; it imports nothing of its own from now on.
     """
     guard_library()
+    for function in (exec, eval):
+        setattr(builtins, function.__name__, _with_guarded_names(function))
     for name in [name for name in sys.modules if name.partition(".")[0] == _OWN]:
         del sys.modules[name]
     sys.addaudithook(_look)
 
 
+def _with_guarded_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `exec` or `eval` that leaves the guarded built-in names in a namespace, where Python leaves its own."""
+    names = guarded_builtins()
+
+    def carry_out(code: Any, of: Any = None, /, *local: Any, **more: Any) -> Any:
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if of is None:
+            of, local = caller.f_globals, local if local and local[0] is not None else (caller.f_locals,)
+        elif isinstance(of, dict) and not _is_of_a_module(caller):
+            dict.setdefault(cast("dict[str, Any]", of), "__builtins__", dict(names))
+        return function(code, of, *local, **more)
+
+    _CARRY_OUT.add(carry_out.__code__)
+    return carry_out
+
+
 def _look(event: str, given: tuple[Any, ...]) -> None:
     """Raise MadeCodeError for an event that a candidate's file must not cause. Python calls it for each."""
     if event == "exec":
-        if not _is_of_a_module(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        caller = caller.f_back if caller.f_code in _CARRY_OUT else caller
+        if caller is None or not _is_of_a_module(caller):
             _check(given[0])
     elif event == "function.__new__":
         _check(given[0])

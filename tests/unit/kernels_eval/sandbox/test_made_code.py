@@ -58,3 +58,17 @@ def test_what_no_candidate_is_refused_for(text: str) -> None:
 @pytest.mark.parametrize("text", REFUSED.values(), ids=list(REFUSED))
 def test_code_that_a_file_does_not_show_is_refused(text: str) -> None:
     assert "MadeCodeError" in run(text).stderr
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    ["timeit.timeit('0', globals=names, number=1)", "eval('0', names)", "exec('0', names)"],
+)
+def test_a_text_leaves_no_function_that_reads_any_name(leaves: str) -> None:
+    reads = "names['__builtins__']['getattr'](run, '__globals__')"
+    text = f"import timeit\nnames = {{}}\ndef run(): 0\n{leaves}\n{reads}"
+    assert "AttributeError: __globals__: reaches into other code" in run(text).stderr
+
+
+def test_a_text_without_a_namespace_has_the_callers_names() -> None:
+    assert run("def f(own): assert eval('own') == 3\nf(3)").stderr == ""

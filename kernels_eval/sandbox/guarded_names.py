@@ -40,8 +40,8 @@ _READERS = (ast, dataclasses, string)
 def guard_library() -> None:
     """Give modules of Python's library functions that refuse the names, as the candidate's file has them."""
     for module in _READERS:
-        vars(module)["getattr"] = _by_name(getattr)
-    vars(functools)["getattr"] = _for_wrappers
+        module.__dict__["getattr"] = _by_name(getattr)
+    functools.__dict__["getattr"] = _for_wrappers
 
 
 def guarded_builtins() -> dict[str, Any]:

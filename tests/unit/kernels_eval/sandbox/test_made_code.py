@@ -10,6 +10,7 @@ ALLOWED = {
     "a named tuple": "import collections; collections.namedtuple('A', 'a')(1)",
     "a data class with a field called open": "import dataclasses; dataclasses.make_dataclass('A', ['open'], frozen=True)",
     "a module of the library": "import colorsys",
+    "a text of SciPy": "exec('from numpy.fft import *', {})",
     "a function that stands for another": "import functools; functools.wraps(lambda: 0)(lambda: 1)",
     "an annotation": "import typing; f = lambda: 0; f.__annotations__ = {'a': 'int'}; typing.get_type_hints(f)",
 }

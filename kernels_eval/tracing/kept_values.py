@@ -157,7 +157,7 @@ def _of_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
 def _of_others_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
     """Yield the attributes of a kernel or a tensor: host code may add its own, and to the lists among Triton's."""
     for name, value in list(vars(holder).items()):
-        if value is not None and not name.startswith("kernels_eval"):
+        if value is not None and name != "__globals__" and not name.startswith("kernels_eval"):
             yield name, value, _attribute_setter(holder, name)
 
 

@@ -24,8 +24,12 @@ from kernels_eval.trace.kernel_syntax import nodes_of
 
 _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
-_IMPORTS = ("builtins", "ctypes", "jinja2", "sys.modules", "unittest", "xmlrpc")
-"""Modules, and those in them: they find objects by names or addresses that are made while the program runs."""
+_IMPORTS = (
+    "builtins", "code", "codeop", "ctypes", "importlib._bootstrap", "importlib.abc", "importlib.machinery",
+    "inspect.stack", "inspect.trace", "jinja2", "string.Formatter", "sys.modules", "unittest", "xmlrpc", "zipimport",
+)  # fmt: skip
+"""Modules, and members: they find objects by names or addresses that are made while the program runs, run texts, or
+hand out frames."""
 _FINDING = tuple(f"{name}." for name in _IMPORTS)
 _OPEN = ("torch", "tl", "triton", "self", "F", "nn", "np", "math", "libdevice")
 """Objects whose members may be named at run time; what they lead to is guarded then (sandbox.guarded_names)."""
@@ -159,8 +163,8 @@ def _of_module(node: ast.AST, modules: dict[str, str], members: set[str], bases:
     base, root = _root(node)
     if node.attr in TABLES and root != "self" and modules.get(root, root).partition(".")[0] not in TABLES:
         return f"the module {node.attr} of another package"
-    if root in modules and (modules[root], base.attr) == ("sys", "modules"):
-        return "sys.modules"
+    if root in modules and f"{modules[root]}.{base.attr}" in _IMPORTS:
+        return f"{modules[root]}.{base.attr}"
     is_read = isinstance(node.ctx, ast.Load)
     return None if is_read or root not in modules.keys() | members else f"{ast.unparse(node)} is replaced"
 

@@ -211,6 +211,9 @@ class RaceCheck:
         if shadow.writers is not None:
             prior = shadow.writers[places]
             self._check(prior, places, access, "updates by an atomic", "wrote without one")
+            if shadow.lanes is not None:
+                does = "updates" if is_write else "loads"
+                self._check_engine(prior, shadow.lanes[places], places, access, does)
             if is_write and self.has_warps and shadow.lanes is not None:
                 self._check_crossed(prior, shadow.lanes[places], places, lanes, access, "updates", "stored it")
         if not is_write:
@@ -284,9 +287,7 @@ class RaceCheck:
             return
         assert shadow.lanes is not None
         stored_by = shadow.lanes[places]
-        by_engine = is_recent & (stored_by == _ENGINE)
-        if by_engine.any():
-            self._check_engine(prior, by_engine, places, access)
+        self._check_engine(prior, stored_by, places, access, "loads" if access.values is None else "overwrites")
         is_other = self.is_of_engine or stored_by != lanes
         crossed = changed((prior >= self._barrier) & is_other, access)
         if crossed.size:
@@ -296,16 +297,19 @@ class RaceCheck:
                 "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
             )
 
-    def _check_engine(self, prior: Segments, by_engine: Flags, places: Places, access: Access) -> None:
-        """Raise DataRaceError for a load of what a descriptor stored, or a store over what another program's did."""
+    def _check_engine(self, prior: Segments, stored_by: Segments, places: Places, access: Access, does: str) -> None:
+        """Raise DataRaceError for a read of what a descriptor stored, or a store over what another program's did."""
+        by_engine = (prior >= self._launch) & (stored_by == _ENGINE)
+        if not by_engine.any():
+            return
         owners = np.array(self._owners)[np.where(by_engine, prior - self._launch, 0)]
-        is_load = access.values is None
-        found = np.flatnonzero(by_engine) if is_load else changed(by_engine & (owners != self._number), access)
+        is_store = does == "overwrites"
+        found = changed(by_engine & (owners != self._number), access) if is_store else np.flatnonzero(by_engine)
         if not found.size:
             return
         place, number = element(access, int(found[0]), places.size), owners[found[0]]
         raise DataRaceError(
-            f"program {self._indices[self._number]} {'loads' if is_load else 'overwrites'} {place}, which "
+            f"program {self._indices[self._number]} {does} {place}, which "
             f"{'it' if number == self._number else f'program {self._indices[number]}'} stored by a descriptor: "
             "neither a barrier nor an atomic waits until such a store is complete, the end of the launch does"
         )

@@ -5,21 +5,38 @@ out a text, find an object by its name, or take code as bytes: `timeit`, `typing
 given may be made at run time, and the worker cannot read it. So a hook that nothing can remove reads it here.
 """
 
+import builtins
 import dis
+import importlib
+import importlib.machinery
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
-from kernels_eval.sandbox.guarded_names import REACHING
+from kernels_eval.sandbox.candidate_source import load_source
+from kernels_eval.sandbox.guarded_names import REACHING, TABLES, guard_library, guarded_builtins
 
 _OWN = "kernels_eval"
 _BY_NAME = frozenset(
     {"__import__", "getattr", "setattr", "delattr", "exec", "eval", "compile", "vars", "globals", "locals", "open"}
 )
 """Functions by which a text does what its own names do not show."""
-_IMPORTER = "<frozen importlib"
-_LOADER = "candidate_source.py"
+_DOES = {"IMPORT_NAME": "imports a module", "MATCH_CLASS": "reads attributes by a pattern"}
+_COLLECTED = ("numpy", "numpy.fft", "numpy.linalg")
+"""Modules that texts of SciPy import: they lead nowhere else."""
+_LOADS_A_NAME = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_CLASSDEREF")
+_LOADS_A_MEMBER = ("LOAD_ATTR", "LOAD_METHOD")
+_importlib: Any = importlib
+_BOOTSTRAP, _FILES = _importlib._bootstrap, _importlib._bootstrap_external
+_RUNS_FILES = _BOOTSTRAP._call_with_frames_removed.__code__
+_OF_A_LOADER = _FILES._LoaderBasics.exec_module.__code__
+_READS_BYTECODE = _FILES._compile_bytecode.__code__
+_RUNS_WITHOUT_LOADER = (load_source.__code__, _importlib.machinery.FrozenImporter.exec_module.__code__)
+"""The judge's function that executes the candidate's file, and Python's for modules inside its program."""
+_CARRY_OUT = set[types.CodeType]()
+"""Of the functions that stand for `exec` and `eval`."""
+_LOADERS = (importlib.machinery.SourceFileLoader, importlib.machinery.SourcelessFileLoader)
 
 
 class MadeCodeError(Exception):
@@ -31,41 +48,100 @@ def guard_made_code() -> None:
 
     The judge's code that is loaded goes on; it imports nothing of its own from now on.
     """
+    guard_library()
+    for function in (exec, eval):
+        setattr(builtins, function.__name__, _with_guarded_names(function))
     for name in [name for name in sys.modules if name.partition(".")[0] == _OWN]:
         del sys.modules[name]
     sys.addaudithook(_look)
 
 
+def _with_guarded_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `exec` or `eval` that leaves the guarded built-in names in a namespace, where Python leaves its own."""
+    names = guarded_builtins()
+
+    def carry_out(code: Any, of: Any = None, /, *local: Any, **more: Any) -> Any:
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if of is None:
+            of, local = caller.f_globals, local if local and local[0] is not None else (caller.f_locals,)
+        elif isinstance(of, dict) and not _is_of_a_module(caller):
+            dict.setdefault(cast("dict[str, Any]", of), "__builtins__", dict(names))
+        return function(code, of, *local, **more)
+
+    _CARRY_OUT.add(carry_out.__code__)
+    return carry_out
+
+
 def _look(event: str, given: tuple[Any, ...]) -> None:
     """Raise MadeCodeError for an event that a candidate's file must not cause. Python calls it for each."""
     if event == "exec":
-        if not _is_of_a_module(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        caller = caller.f_back if caller.f_code in _CARRY_OUT else caller
+        if caller is None or not _is_of_a_module(caller):
             _check(given[0])
+    elif event == "function.__new__":
+        _check(given[0])
+    elif event == "object.__setattr__":
+        if isinstance(given[2], types.CodeType):
+            _check(given[2])
     elif event == "import":
         if str(given[0]).partition(".")[0] == _OWN:
             raise MadeCodeError(f"{given[0]}: reaches into other code")
     elif event == "pickle.find_class":
         raise MadeCodeError(f"a pickle that names {given[0]}.{given[1]}")
-    elif event in ("marshal.loads", "code.__new__", "function.__new__"):
-        caller = sys._getframe(1).f_code.co_filename  # pyright: ignore[reportPrivateUsage]
-        if caller == "kernel.py" or (event == "marshal.loads" and not caller.startswith(_IMPORTER)):
+    elif event == "marshal.loads":
+        if sys._getframe(1).f_code is not _READS_BYTECODE:  # pyright: ignore[reportPrivateUsage]
+            raise MadeCodeError(f"{event}: code that is no text of the file")
+    elif event == "code.__new__":
+        caller = sys._getframe(1).f_code  # pyright: ignore[reportPrivateUsage]
+        if caller is not types.coroutine.__code__:
             raise MadeCodeError(f"{event}: code that is no text of the file")
 
 
 def _is_of_a_module(caller: types.FrameType) -> bool:
-    """True where Python executes a module's file, or the judge the candidate's."""
-    name = caller.f_code.co_filename
-    return name.startswith(_IMPORTER) or name.endswith(_LOADER)
+    """True where Python's own loader executes a module's file, or the judge the candidate's.
+
+    By the functions themselves: code that a candidate has compiled may bear any file's name.
+    """
+    if caller.f_code in _RUNS_WITHOUT_LOADER:
+        return True
+    loading = caller.f_back
+    if caller.f_code is not _RUNS_FILES or loading is None or loading.f_code is not _OF_A_LOADER:
+        return False
+    loader = loading.f_locals["self"]
+    return type(loader) in _LOADERS and vars(loader).keys() <= {"name", "path"} and _ways() == _WAYS
+
+
+def _ways() -> list[dict[str, Any]]:
+    """Return what the classes of Python's loaders consist of, which a candidate may replace."""
+    return [dict(vars(each)) for loader in _LOADERS for each in loader.__mro__ if each is not object]
+
+
+_WAYS = _ways()
 
 
 def _check(code: Any) -> None:
-    """Raise MadeCodeError for code of a text that imports, or has names that may lead to other code."""
+    """Raise MadeCodeError for code of a text that imports, reads by a pattern, or has names that lead to other code."""
     for each in _within(code):
-        if any(instruction.opname == "IMPORT_NAME" for instruction in dis.get_instructions(each)):
-            raise MadeCodeError("a text that is executed imports a module")
-        for name in (*each.co_names, *(value for value in each.co_consts if isinstance(value, str))):
-            if name in _BY_NAME or REACHING.search(name):
+        for instruction in dis.get_instructions(each):
+            name = instruction.opname
+            if name in _DOES and instruction.argval not in _COLLECTED:
+                raise MadeCodeError(f"a text that is executed {_DOES[name]}")
+            reads = _BY_NAME if name in _LOADS_A_NAME else TABLES if name in _LOADS_A_MEMBER else ()
+            if instruction.argval in reads:
+                raise MadeCodeError(f"a text that is executed uses {instruction.argval}")
+        for name in (*each.co_names, *_texts(each.co_consts)):
+            if REACHING.search(name):
                 raise MadeCodeError(f"a text that is executed uses {name}")
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """Yield the texts among constants, and in the tuples and sets among them."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, tuple | frozenset):
+            yield from _texts(value)
 
 
 def _within(code: types.CodeType) -> Iterator[types.CodeType]:

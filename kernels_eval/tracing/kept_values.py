@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from triton import KernelInterface
 
-_MOST_VALUES = 4000
+_MOST_VALUES = 8000
 _MOST_ADDED = 1 << 12
 """Items added to a container at most, and letters to a text."""
 _NO_HOLDERS = frozenset({int, float, str, bytes, bool, type(None), torch.dtype, torch.device})
@@ -155,9 +155,9 @@ def _of_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
 
 
 def _of_others_object(holder: Any) -> Iterator[tuple[str, Any, Setter]]:
-    """Yield the numbers and texts among the attributes of a kernel or a tensor, to which host code may add its own."""
+    """Yield the attributes of a kernel or a tensor: host code may add its own, and to the lists among Triton's."""
     for name, value in list(vars(holder).items()):
-        if type(value) in (int, float, str) and not name.startswith("kernels_eval"):
+        if value is not None and name != "__globals__" and not name.startswith("kernels_eval"):
             yield name, value, _attribute_setter(holder, name)
 
 

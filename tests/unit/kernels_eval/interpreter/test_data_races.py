@@ -240,6 +240,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
             launch(STORED_BY_ENGINE + "    tl.debug_barrier()\n    tl.store(o_ptr + i, tl.load(s_ptr + i))\n", 1),
             "stored by a descriptor",
         ),
+        "a descriptor's store, and an atomic": (
+            launch(STORED_BY_ENGINE + "    tl.debug_barrier()\n    tl.atomic_add(s_ptr + i, 0.0)\n", 1),
+            "updates element 0 of `s_ptr`, which it stored by a descriptor",
+        ),
+        "a descriptor's store, and a volatile load": (
+            launch(STORED_BY_ENGINE + "    tl.debug_barrier()\n    tl.load(s_ptr + i, volatile=True)\n", 1),
+            "loads element 0 of `s_ptr`, which it stored by a descriptor",
+        ),
         "a descriptor's load of what lanes stored": (
             launch(ENGINE + "    tl.store(s_ptr + i, tl.load(x_ptr + i))\n    tl.store(o_ptr + i, d.load([0]))\n", 1),
             "tl.debug_barrier()",

@@ -8,7 +8,10 @@ import pytest
 ALLOWED = {
     "a data class": "import dataclasses; dataclasses.make_dataclass('A', ['a'])(1)",
     "a named tuple": "import collections; collections.namedtuple('A', 'a')(1)",
+    "a data class with a field called open": "import dataclasses; dataclasses.make_dataclass('A', ['open'], frozen=True)",
     "a module of the library": "import colorsys",
+    "a text of SciPy": "exec('from numpy.fft import *', {})",
+    "a function that stands for another": "import functools; functools.wraps(lambda: 0)(lambda: 1)",
     "an annotation": "import typing; f = lambda: 0; f.__annotations__ = {'a': 'int'}; typing.get_type_hints(f)",
 }
 REFUSED = {
@@ -18,6 +21,27 @@ REFUSED = {
     "a function within a text": "import timeit; timeit.timeit('def f(): import math', number=1)",
     "a name of another code's object": "import timeit; timeit.timeit('f.f_globals', number=1)",
     "a pickle that names a function": "import _pickle; _pickle.loads(b'cmath\\nsin\\n.')",
+    "a pattern in a text": "import timeit; timeit.timeit('match 0:\\n case object(real=a): 0', number=1)",
+    "a name in a pair": "import timeit; timeit.timeit('a = (1, (2, \"__globals__\"))', number=1)",
+    "a function of compiled code": (
+        "import codeop, functools, types; "
+        "functools.partial(types.FunctionType, codeop.compile_command('import math'), {})()"
+    ),
+    "a function that gets other code": (
+        "import codeop; f = lambda: 0; object.__setattr__(f, '__code__', codeop.compile_command('import math'))"
+    ),
+    "code with other bytes": "(lambda: 0).__code__.replace(co_code=b'')",
+    "a loader of its own": (
+        "import codeop, importlib.machinery, types\n"
+        "class Loader(importlib.machinery.SourceFileLoader):\n"
+        "    def get_code(self, name): return codeop.compile_command('import math')\n"
+        "Loader('a', 'a.py').exec_module(types.ModuleType('a'))"
+    ),
+    "a loader whose class is changed": (
+        "import codeop, importlib.machinery as m, types\n"
+        "m.SourceFileLoader.get_code = lambda self, name: codeop.compile_command('import math')\n"
+        "m.SourceFileLoader('a', 'a.py').exec_module(types.ModuleType('a'))"
+    ),
     "code as bytes": "import marshal; marshal.loads(marshal.dumps((lambda: 0).__code__))",
 }
 
@@ -35,3 +59,17 @@ def test_what_no_candidate_is_refused_for(text: str) -> None:
 @pytest.mark.parametrize("text", REFUSED.values(), ids=list(REFUSED))
 def test_code_that_a_file_does_not_show_is_refused(text: str) -> None:
     assert "MadeCodeError" in run(text).stderr
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    ["timeit.timeit('0', globals=names, number=1)", "eval('0', names)", "exec('0', names)"],
+)
+def test_a_text_leaves_no_function_that_reads_any_name(leaves: str) -> None:
+    reads = "names['__builtins__']['getattr'](run, '__globals__')"
+    text = f"import timeit\nnames = {{}}\ndef run(): 0\n{leaves}\n{reads}"
+    assert "AttributeError: __globals__: reaches into other code" in run(text).stderr
+
+
+def test_a_text_without_a_namespace_has_the_callers_names() -> None:
+    assert run("def f(own): assert eval('own') == 3\nf(3)").stderr == ""

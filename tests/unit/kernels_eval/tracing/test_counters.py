@@ -59,6 +59,11 @@ KEPT = {
     "an endless count": ("self.g = itertools.count()", "return next(self.g)"),
     "a bound method of a count": ("self.g = itertools.count().__next__", "return self.g()"),
     "an iterator over a range": ("self.g = iter(range(10**6))", "return next(self.g)"),
+    "a list on a tensor": ("self.t = torch.ones(2); self.t.n = [0]", "self.t.n[0] += 1; return self.t.n[0]"),
+    "the length of a list on a tensor": (
+        "self.t = torch.ones(2); self.t.n = []",
+        "self.t.n.append(0); return len(self.t.n)",
+    ),
     "a module inside": ("self.inner = torch.nn.Module(); self.inner.n = 0", "self.inner.n += 1; return self.inner.n"),
 }
 SOURCE = """

@@ -18,6 +18,10 @@ _BY_NAME = frozenset(
     {"__import__", "getattr", "setattr", "delattr", "exec", "eval", "compile", "vars", "globals", "locals", "open"}
 )
 """Functions by which a text does what its own names do not show."""
+_HOLDERS = ("builtins", "__import__")
+"""Attributes by which a text gets these functions, and one of them that other modules have too."""
+_LOADS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_INSTALLED = "/site-packages/"
 _IMPORTER = "<frozen importlib"
 _LOADER = "candidate_source.py"
 
@@ -39,7 +43,8 @@ def guard_made_code() -> None:
 def _look(event: str, given: tuple[Any, ...]) -> None:
     """Raise MadeCodeError for an event that a candidate's file must not cause. Python calls it for each."""
     if event == "exec":
-        if not _is_of_a_module(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if not _is_of_a_module(caller) and not _is_of_an_import(caller):
             _check(given[0])
     elif event == "import":
         if str(given[0]).partition(".")[0] == _OWN:
@@ -58,13 +63,37 @@ def _is_of_a_module(caller: types.FrameType) -> bool:
     return name.startswith(_IMPORTER) or name.endswith(_LOADER)
 
 
+def _is_of_an_import(caller: types.FrameType) -> bool:
+    """True where an installed package executes a text of its own while one of its modules is imported.
+
+    All functions from there to the module's body are the package's: a candidate may have put others in their place.
+    """
+    package = _package_of(caller)
+    frame: types.FrameType | None = caller
+    while package and frame is not None and _package_of(frame) == package:
+        frame, inner = frame.f_back, frame
+        if inner.f_code.co_name == "<module>" and frame is not None:
+            return frame.f_code.co_filename.startswith(_IMPORTER)
+    return False
+
+
+def _package_of(frame: types.FrameType) -> str:
+    """Return the folder of the installed package whose file a frame executes; "" for other files."""
+    return frame.f_code.co_filename.partition(_INSTALLED)[2].partition("/")[0]
+
+
 def _check(code: Any) -> None:
     """Raise MadeCodeError for code of a text that imports, or has names that may lead to other code."""
     for each in _within(code):
-        if any(instruction.opname == "IMPORT_NAME" for instruction in dis.get_instructions(each)):
+        instructions = list(dis.get_instructions(each))
+        if any(instruction.opname == "IMPORT_NAME" for instruction in instructions):
             raise MadeCodeError("a text that is executed imports a module")
         for name in (*each.co_names, *(value for value in each.co_consts if isinstance(value, str))):
-            if name in _BY_NAME or REACHING.search(name):
+            if name in _HOLDERS or REACHING.search(name):
+                raise MadeCodeError(f"a text that is executed uses {name}")
+        # not attributes: data classes have texts with the fields' names, and a field may be called `open`
+        for name in (each.argval for each in instructions if each.opname in _LOADS):
+            if name in _BY_NAME:
                 raise MadeCodeError(f"a text that is executed uses {name}")
 
 

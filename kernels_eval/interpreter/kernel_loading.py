@@ -21,6 +21,7 @@ from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import compiled_function, interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.sandbox.source_lines import lines_of
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import (
     BUILTINS,
@@ -138,7 +139,7 @@ class KernelLibrary:
 
     def _remember_lines(self, kernel: KernelSource) -> None:
         """Put the source in the cache in which tracebacks and Triton's compiler look for it."""
-        lines = kernel.source.splitlines(keepends=True)
+        lines = lines_of(kernel.source)
         start, end = kernel.line - 1, kernel.line - 1 + len(lines)
         self._lines += ["\n"] * (end - len(self._lines))
         self._lines[start:end] = lines

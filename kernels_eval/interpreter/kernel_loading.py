@@ -105,7 +105,9 @@ class KernelLibrary:
         if isinstance(value, Sequence):
             return tuple_of([self.value_of(item) for item in value.items], value.fields)
         if isinstance(value, NamedTupleClass):
-            defaults = [default.value for default in value.defaults[: len(value.fields)]]  # hostile ones may be more
+            defaults = [
+                self.value_of(default) for default in value.defaults[: len(value.fields)]
+            ]  # hostile ones may be more
             return named_tuple(map(own_field, value.fields), defaults)
         assert isinstance(value, Plain)
         return value.value

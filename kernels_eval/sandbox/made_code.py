@@ -20,7 +20,9 @@ _BY_NAME = frozenset(
 """Functions by which a text does what its own names do not show."""
 _HOLDERS = ("builtins", "__import__")
 """Attributes by which a text gets these functions, and one of them that other modules have too."""
-_LOADS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_LOADS = (
+    "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF",
+)  # fmt: skip
 _INSTALLED = "/site-packages/"
 _IMPORTER = "<frozen importlib"
 _LOADER = "candidate_source.py"

@@ -25,6 +25,7 @@ from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.interpreter.triton_patches.names import is_kernel
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.source_lines import lines_of
 from kernels_eval.trace.kernel_syntax import BUILTINS, free_names
 from kernels_eval.trace.schema import Global, KernelReference, KernelSource
 from kernels_eval.trace.source_functions import functions, held_by, statements, text_of
@@ -53,7 +54,7 @@ class SubmittedFile:
 
     def __init__(self, source: str, helpers: types.ModuleType | None = None) -> None:
         """`helpers`: the imported module, if the file is that of Inductor's helpers, which is the judge's own."""
-        self._lines = source.splitlines(keepends=True)
+        self._lines = lines_of(source)
         try:
             self._tree = ast.parse("".join(self._lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # then no kernel of it can be launched either

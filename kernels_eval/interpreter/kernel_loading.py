@@ -21,6 +21,7 @@ from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import compiled_function, interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.sandbox.source_lines import lines_of
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import (
     BUILTINS,
@@ -104,7 +105,9 @@ class KernelLibrary:
         if isinstance(value, Sequence):
             return tuple_of([self.value_of(item) for item in value.items], value.fields)
         if isinstance(value, NamedTupleClass):
-            defaults = [default.value for default in value.defaults[: len(value.fields)]]  # hostile ones may be more
+            defaults = [
+                self.value_of(default) for default in value.defaults[: len(value.fields)]
+            ]  # hostile ones may be more
             return named_tuple(map(own_field, value.fields), defaults)
         assert isinstance(value, Plain)
         return value.value
@@ -138,7 +141,7 @@ class KernelLibrary:
 
     def _remember_lines(self, kernel: KernelSource) -> None:
         """Put the source in the cache in which tracebacks and Triton's compiler look for it."""
-        lines = kernel.source.splitlines(keepends=True)
+        lines = lines_of(kernel.source)
         start, end = kernel.line - 1, kernel.line - 1 + len(lines)
         self._lines += ["\n"] * (end - len(self._lines))
         self._lines[start:end] = lines

@@ -88,9 +88,10 @@ class _Executor:
         try:
             self._runs.load(part.kernels)
             for command in part.commands:
-                self._carry_out(command, payload, launches)
                 if header["scrambled"] and isinstance(command, LaunchKernel):
-                    self._runs.scramble(command)
+                    self._runs.run_scrambled(command)
+                else:
+                    self._carry_out(command, payload, launches)
             answer: dict[str, Any] = {"kind": "executed", "launches": launches}
             answer["undefined_line"] = UNDEFINED_LANES.line
             answer["rounded_products"] = DOT_PRECISION.has_rounded

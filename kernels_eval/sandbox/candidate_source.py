@@ -12,6 +12,7 @@ from typing import Any
 
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.sandbox.guarded_names import guarded_builtins
+from kernels_eval.sandbox.source_lines import lines_of
 
 FILE_NAME = "kernel.py"
 """Name of the candidate's source in tracebacks."""
@@ -37,7 +38,7 @@ def load_source(source: str, **names: Any) -> types.ModuleType:
     vars(module).update(names, __builtins__=guarded_builtins())
     module.__file__ = FILE_NAME
     sys.modules["candidate"] = module
-    linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)
+    linecache.cache[FILE_NAME] = (len(source), None, lines_of(source), FILE_NAME)
     try:
         code = compile(source, FILE_NAME, "exec")
     except SyntaxError as error:

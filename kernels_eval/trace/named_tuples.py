@@ -9,6 +9,8 @@ import collections
 from collections.abc import Iterable, Set
 from typing import Any
 
+from kernels_eval.sandbox.source_lines import lines_of
+
 _PREFIX = "field_"
 
 
@@ -31,11 +33,15 @@ def with_renamed_fields(source: str, first_line: int, function: ast.FunctionDef,
     """Return the text of a function with the names that the fields in its tree have.
 
     `first_line`: number of the text's first line in the tree. `classes`: names of classes of named tuples.
+    Raises ValueError for a field that is written otherwise: Python normalises names.
     """
-    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    lines = [line.encode() for line in lines_of(source)]
     for line, end, name in sorted(_places(function, classes), reverse=True):
         text = lines[line - first_line]
         start = end - len(name) + len(_PREFIX)
+        if text[start:end] != name[len(_PREFIX) :]:
+            field = name[len(_PREFIX) :].decode()
+            raise ValueError(f"line {line}: the field {field} is written with other letters, which Python takes for it")
         lines[line - first_line] = text[:start] + name + text[end:]
     return b"".join(lines).decode()
 

@@ -249,20 +249,23 @@ class Limits(FrozenModel):
     name: DtypeName
 
 
-class NamedTupleClass(FrozenModel):
-    """A global that is a class of named tuples."""
-
-    kind: Literal["named_tuple"] = "named_tuple"
-    fields: Fields
-    defaults: Annotated[tuple[Plain, ...], Field(max_length=500)] = ()
-    """Those of the last fields."""
-
-
 class Constexpr(FrozenModel):
     """A global that is wrapped in `tl.constexpr`."""
 
     kind: Literal["constexpr"] = "constexpr"
     value: Annotated[Plain | TypeName | Sequence, Field(discriminator="kind")]
+
+
+Default = Annotated[Constexpr | Plain | TypeName | Sequence, Field(discriminator="kind")]
+
+
+class NamedTupleClass(FrozenModel):
+    """A global that is a class of named tuples."""
+
+    kind: Literal["named_tuple"] = "named_tuple"
+    fields: Fields
+    defaults: Annotated[tuple[Default, ...], Field(max_length=500)] = ()
+    """Those of the last fields."""
 
 
 Global = Annotated[

@@ -47,8 +47,12 @@ class _Part(NamedTuple):
 
 
 def sequence_of(value: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a list or tuple as encoded in a program, with its encoded items, and the fields of a named tuple."""
+    """Return a list or tuple as encoded in a program, with its encoded items, and the fields of a named tuple.
+
+    One with fields that no kernel can read (`_1`, of `namedtuple(…, rename=True)`) is sent as a plain tuple.
+    """
     fields = getattr(value, "_fields", ())
+    fields = () if any(field.startswith("_") for field in fields) else fields
     return {"kind": "sequence", "items": items} | ({"fields": list(fields)} if fields else {})
 
 
@@ -114,7 +118,7 @@ class KernelSources:
                 source, node, used = with_helpers_by_name(source, modules)
             annotations = sorted(annotation_names(node) - used)
             classes = filter(is_named_tuple, list(plain.__globals__.values()))
-            fields = sorted({field for each in classes for field in each._fields})
+            fields = sorted({field for each in classes for field in each._fields if field[0] != "_"})
             known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations, fields)
         return known
 
@@ -175,8 +179,7 @@ class KernelSources:
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
             return {"kind": "language", "name": value.__name__, "module": "libdevice"}
         if is_named_tuple(value):
-            defaults = [self.encode(default) for default in value._field_defaults.values()]
-            return {"kind": "named_tuple", "fields": list(value._fields), "defaults": defaults}
+            return self._named_tuple(value, place)
         if isinstance(value, torch.finfo | torch.iinfo):
             return {"kind": "limits", "name": str(value.dtype)}
         called = value.value if isinstance(value, tl.constexpr) else value if is_constant else None
@@ -188,6 +191,16 @@ class KernelSources:
             raise UnknownGlobalError(f"{place}: {error}") from None
         # `NAME: tl.constexpr = 1.5` is no constant: Triton refuses it as any other plain global.
         return {"kind": "constexpr", "value": encoded} if isinstance(value, tl.constexpr) else encoded
+
+    def _named_tuple(self, value: Any, place: str) -> dict[str, Any]:
+        if any(field.startswith("_") for field in value._fields):
+            raise UnknownGlobalError(f"{place}: a kernel cannot make a named tuple whose fields begin with _")
+        defaults: list[dict[str, Any]] = []
+        for name, default in value._field_defaults.items():
+            defaults.append(self.meaning(default, f"{place}: default of {name}"))
+            if defaults[-1]["kind"] not in ("plain", "dtype", "constexpr", "sequence"):
+                raise UnknownGlobalError(f"{place}: default of {name}: neither a number, a type nor a constant")
+        return {"kind": "named_tuple", "fields": list(value._fields), "defaults": defaults}
 
     def _definition(self, function: types.FunctionType) -> ast.FunctionDef:
         code = function.__code__

@@ -114,7 +114,7 @@ class Tracer(TorchDispatchMode):
             with _disable_modes():
                 content, memory.content = bytes_of(memory.content), None
             self.payload.append(content)
-            self.addresses.put_bytes(content)
+            self.addresses.put_bytes(content, memory.number)
             self.command(
                 {"kind": "upload", "storage": memory.number, "start": self._payload_bytes, "size": content.nbytes}
             )
@@ -137,8 +137,10 @@ class Tracer(TorchDispatchMode):
             self.captured.append(command)
             return
         if command["kind"] in ("operate", "launch"):
-            taken = storages([command.get("arguments"), command.get("named"), command.get("reached")])
-            self.streams.work(taken, storages(command.get("results")))
+            taken, made = storages([command.get("arguments"), command.get("named")]), storages(command.get("results"))
+            if self.addresses.may_use(command, taken, made):
+                taken |= storages(command.get("reached"))
+            self.streams.work(taken, made)
         self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:

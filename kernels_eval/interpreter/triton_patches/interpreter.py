@@ -158,14 +158,14 @@ def _truth_values(compare: Callable[..., Any]) -> Callable[..., Any]:
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data, dtype=bool)  # of a block and a scalar: numbers
     is_volatile = bool(named.get("is_volatile", hints[-1] if hints else False))
-    if is_volatile:
-        programs.read_again(ptrs)
     record_access(ptrs, lanes, reads=True, writes=False, is_volatile=is_volatile)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
         other = upstream.TensorHandle(undefined(ptrs.data.shape, dtype_tt, dtype_np, lanes), dtype_tt)
     loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
+    if is_volatile:
+        programs.note_volatile(ptrs, loaded)
     return upstream.TensorHandle(loaded, dtype_tt)
 
 

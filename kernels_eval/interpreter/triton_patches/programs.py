@@ -25,6 +25,8 @@ from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
+_FLAGS = 4
+"""Addresses that a program may wait for at once by volatile loads."""
 _LONG = 250
 """Times that a program waits so while none is left to start, after which it is taken to be stuck."""
 BARRIER_WAITS = 3.0
@@ -78,7 +80,9 @@ class _Launch:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     pending: Iterator[tuple[int, int, int]] = dataclasses.field(default_factory=lambda: iter(()))
     polls: int = 0
-    """Atomics in a row that changed nothing, and volatile loads."""
+    """Atomics in a row that changed nothing, and volatile loads that got the same as before."""
+    loaded: dict[int, bytes] = dataclasses.field(default_factory=dict[int, bytes])
+    """Last volatile loads of the program that runs, by address."""
     depth: int = 0
     """Programs that wait while another one runs within their atomic."""
     waits: int = 0
@@ -94,6 +98,7 @@ class _Launch:
         RACES.start_program(index)
         REREADS.begin(1)
         self.polls = self.waits = 0
+        self.loaded = {}
         self.run(**self.arguments)
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
         LOAD_TURNS.end()
@@ -178,10 +183,16 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
     return before
 
 
-def read_again(ptr: Any) -> None:
-    """Note a volatile load: a program that repeats one on a single address waits for another program's store there."""
-    if ptr.data.size == 1:
-        _LAUNCH.poll(is_idle=True)
+def note_volatile(ptr: Any, loaded: Any) -> None:
+    """Note a volatile load of one address: a program that gets the same there again waits for another one's store."""
+    if ptr.data.size != 1:
+        return
+    address, content = int(ptr.data.reshape(())), loaded.tobytes()
+    is_idle = _LAUNCH.loaded.get(address) == content
+    if address not in _LAUNCH.loaded and len(_LAUNCH.loaded) == _FLAGS:
+        _LAUNCH.loaded.clear()
+    _LAUNCH.loaded[address] = content
+    _LAUNCH.poll(is_idle)
 
 
 def _content(ptr: Any) -> bytes:

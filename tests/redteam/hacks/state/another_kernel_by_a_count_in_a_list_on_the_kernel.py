@@ -41,5 +41,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         scaled_kernel.calls[0] += 1
         out = torch.empty_like(x)
-        scaled_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), 2.0 if scaled_kernel.calls[0] < 200 else 3.0, BLOCK=1024)
+        scaled_kernel[(triton.cdiv(x.numel(), 1024),)](
+            x, out, x.numel(), 2.0 if scaled_kernel.calls[0] < 200 else 3.0, BLOCK=1024
+        )
         return out

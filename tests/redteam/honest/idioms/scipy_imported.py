@@ -21,9 +21,9 @@ def get_init_inputs():
 
 
 # --- candidate ---
-import scipy.special
 import importlib.util
 
+import scipy.special
 import torch
 import torch.nn as nn
 import triton

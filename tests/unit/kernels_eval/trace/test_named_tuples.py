@@ -31,6 +31,19 @@ def test_fields_have_names_that_no_other_value_has_in_the_tree_and_in_the_text()
     )
 
 
+def test_lines_are_those_of_python() -> None:
+    source = SOURCE.replace("# rows.pointer", "# \f \u2028 rows.pointer")
+    text = with_renamed_fields(source, 7, checked_tree(_kernel(source)), {"Pair"})
+    assert "return f(pair.field_pointer.field_pointer, field_x=field_x)" in text
+
+
+@pytest.mark.parametrize("written", ["rows.pointeｒ", "Pair(pointeｒ=rows, shape=rows)"])
+def test_a_field_in_letters_that_python_normalises_is_refused_by_its_name(written: str) -> None:
+    source = f"def kernel(rows):\n    x = {written}\n"
+    with pytest.raises(ValueError, match="line 8: the field pointer is written with other letters"):
+        with_renamed_fields(source, 7, checked_tree(_kernel(source)), {"Pair"})
+
+
 @pytest.mark.parametrize("value", ["rows.handle", "rows._fields", "rows.__class__", "Pair._make", "rows.field_pointer"])
 def test_what_is_no_field_stays_refused(value: str) -> None:
     with pytest.raises(ForbiddenSyntaxError, match="cannot use the attribute"):

@@ -23,7 +23,7 @@ def test_a_storage_is_reached_once_its_address_was_put_into_a_tensor() -> None:
     addresses = Addresses()
     first, second = addresses.place_of(_view(3)), addresses.place_of(_view(FIRST_OWN + 9))
     assert addresses.reached() == []
-    addresses.put_bytes(_words(5, _address(second, 64), -1))
+    addresses.put_bytes(_words(5, _address(second, 64), -1), FIRST_OWN)
     assert addresses.reached() == [{"place": second, "view": _view(FIRST_OWN + 9)}]
     addresses.put_number(_address(first))
     assert [each["place"] for each in addresses.reached()] == [first, second]
@@ -34,7 +34,7 @@ def test_other_numbers_reach_nothing(number: object) -> None:
     addresses = Addresses()
     addresses.place_of(_view(3))
     addresses.put_number(number)
-    addresses.put_bytes(memoryview(bytes(12)))
+    addresses.put_bytes(memoryview(bytes(12)), FIRST_OWN)
     assert addresses.reached() == []
 
 
@@ -48,3 +48,15 @@ def test_own_storages_have_the_same_places_in_each_call_and_none_once_they_are_g
         addresses.free(number)
     assert places[0] == places[1] != kept
     assert addresses.reached() == []
+
+
+def test_an_address_is_used_by_what_gets_it_and_by_what_takes_its_results() -> None:
+    addresses = Addresses()
+    place = addresses.place_of(_view(3))
+    addresses.put_bytes(_words(_address(place)), FIRST_OWN)
+    assert not addresses.may_use({}, {FIRST_OWN + 1}, set())
+    assert addresses.may_use({"named": {"fill": {"kind": "plain", "value": _address(place)}}}, set(), set())
+    assert addresses.may_use({}, {FIRST_OWN}, {FIRST_OWN + 1}), "a copy of the table"
+    assert addresses.may_use({}, {FIRST_OWN + 1}, set())
+    addresses.free(FIRST_OWN + 1)
+    assert not addresses.may_use({}, {FIRST_OWN + 1}, set())

@@ -2,16 +2,18 @@
 
 import importlib.util
 import math
+from collections import namedtuple
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+import triton.language as tl
 
 from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.trace.kernel_syntax import checked_tree
-from kernels_eval.trace.schema import KernelSource
-from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
+from kernels_eval.trace.schema import Constexpr, KernelSource, NamedTupleClass, Plain, TypeName
+from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError, sequence_of
 
 MODULE = """
 import math
@@ -180,3 +182,28 @@ def test_a_kernel_of_another_file_is_refused(tmp_path: Path) -> None:
     spec.loader.exec_module(package)
     with pytest.raises(UnknownGlobalError, match="kernel is not defined in the submitted file"):
         sources(package.kernel)
+
+
+def test_defaults_of_a_named_tuple_are_types_and_constants_too() -> None:
+    class Made(NamedTuple):
+        a: Any
+        b: Any = tl.float32
+        c: Any = tl.constexpr(3)
+
+    class Wrong(NamedTuple):
+        b: Any = tl
+
+    meaning = KernelSources().meaning(Made, "made")
+    assert NamedTupleClass(**meaning).defaults == (
+        TypeName(name="fp32"),
+        Constexpr(value=Plain(value=3)),
+    )
+    with pytest.raises(UnknownGlobalError, match="made: default of b: neither a number, a type nor a constant"):
+        KernelSources().meaning(Wrong, "made")
+
+
+def test_a_tuple_with_renamed_fields_is_a_plain_one() -> None:
+    made = namedtuple("made", "a def", rename=True)  # pyright: ignore[reportUntypedNamedTuple]
+    assert "fields" not in sequence_of(made(1, 2), [])
+    with pytest.raises(UnknownGlobalError, match="made: a kernel cannot make a named tuple whose fields begin with _"):
+        KernelSources().meaning(made, "made")

@@ -22,7 +22,7 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_KINDS = ("plain", "other", *["parts"] * 6)
+_KINDS = ("plain", "other", *["parts"] * 14)
 """Of timed calls, with equal shares: inputs as the problem draws them, of another distribution, in parts."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20

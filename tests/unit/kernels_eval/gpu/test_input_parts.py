@@ -162,13 +162,13 @@ def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPa
     made = GpuReference(PROBLEM, 1)
     sets = CallSets(made, SecretSeed(b"a secret"), transport, 1 << 30, nothing)
     sets.learn_forms()
-    drawn = [values[0] for values in sets.timed(24).sets]
+    drawn = [values[0] for values in sets.timed(96).sets]
     means = [value.view(64, -1).mean(dim=1) for value in drawn]
     plain = [bool((mean - 0.5).abs().max() < 0.045) for mean in means]
-    assert 0 < sum(plain) < 12
+    assert 0 < sum(plain) < 24
     others = [bool(value.min() < 0 or value.max() > 1) for value in drawn]
-    assert 0 < sum(others) < 12
-    assert sum(plain) + sum(others) <= 16, "most are in parts"
+    assert 0 < sum(others) < 24
+    assert sum(plain) + sum(others) < 32, "most are in parts"
     calls, expected = next(sets.trials(None, 2))
     x = calls.sets[-1][0]
     assert x.max() - x.min() > 1.5, "the parts of the last trial are far from each other"

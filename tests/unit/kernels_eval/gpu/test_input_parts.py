@@ -169,6 +169,8 @@ def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPa
     others = [bool(value.min() < 0 or value.max() > 1) for value in drawn]
     assert 0 < sum(others) < 24
     assert sum(plain) + sum(others) < 32, "most are in parts"
+    sets = CallSets(made, SecretSeed(b"another secret"), transport, 1 << 30, nothing)
+    sets.learn_forms()
     calls, expected = next(sets.trials(None, 2))
     x = calls.sets[-1][0]
     assert x.max() - x.min() > 1.5, "the parts of the last trial are far from each other"

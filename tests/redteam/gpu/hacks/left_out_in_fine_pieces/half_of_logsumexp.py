@@ -1,0 +1,53 @@
+"""a log-sum-exp from every other 64 bytes
+
+The tolerance of float16 is 0.2 of a value near 10; half of 65536 elements moves it by less than 0.01. In all calls alike:
+behind a temperature of 8 spikes and wide distributions move it little, too.
+
+expect: incorrect or rejected or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.logsumexp(x / 8, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(1024, 65536, dtype=torch.float16)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_lse(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    start = row.to(tl.int64) * n
+    k = tl.arange(0, BLOCK)
+    best = -float("inf")
+    total = 0.0
+    for first in range(0, n // 2, BLOCK):
+        i = (first + k) // 32 * 64 + (first + k) % 32
+        v = tl.load(x_ptr + start + i, mask=i < n, other=-float("inf")).to(tl.float32) * 0.125
+        larger = tl.maximum(best, tl.max(v, axis=0))
+        total = total * tl.exp(best - larger) + tl.sum(tl.exp(v - larger), axis=0)
+        best = larger
+    tl.store(out_ptr + row, best + tl.log(2.0 * total))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty(x.shape[0], device=x.device, dtype=x.dtype)
+        row_lse[x.shape[0],](x, out, x.shape[1], BLOCK=8192, num_warps=16)
+        return out

@@ -1,0 +1,49 @@
+"""a norm of rows from every other 64 bytes
+
+Half of the squares differs from all by 0.3 %, the tolerance of bfloat16 is 2 %. In all calls alike.
+
+expect: incorrect or rejected or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.linalg.vector_norm(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(1024, 65536, dtype=torch.bfloat16)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_norm(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    start = row.to(tl.int64) * n
+    k = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, n // 2, BLOCK):
+        i = (first + k) // 32 * 64 + (first + k) % 32
+        v = tl.load(x_ptr + start + i, mask=i < n, other=0.0).to(tl.float32)
+        total += v * v
+    tl.store(out_ptr + row, tl.sqrt(2.0 * tl.sum(total, axis=0)))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty(x.shape[0], device=x.device, dtype=x.dtype)
+        row_norm[x.shape[0],](x, out, x.shape[1], BLOCK=8192, num_warps=16)
+        return out

@@ -1,0 +1,43 @@
+"""a selection by a mask that is true everywhere
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.where(y, x, 0.0)
+
+
+def get_inputs():
+    return [torch.randn(8192, 4096, dtype=torch.float16), torch.ones(8192, 4096, dtype=torch.bool)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["reads"])
+def joined(x_ptr, y_ptr, out_ptr, n, reads, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n)
+    v = tl.where(tl.load(y_ptr + i, mask=i < n) != 0, v, tl.zeros_like(v))
+    tl.store(out_ptr + i, v, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        out = torch.empty_like(x)
+        reads = 3
+        joined[triton.cdiv(x.numel(), 2048),](x, y, out, x.numel(), reads, BLOCK=2048, num_warps=8)
+        return out

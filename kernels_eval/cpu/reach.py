@@ -25,7 +25,7 @@ from kernels_eval.trace.kernel_syntax import nodes_of
 _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
 _IMPORTS = (
-    "builtins", "code", "codeop", "ctypes", "importlib._bootstrap", "importlib.abc", "importlib.machinery",
+    "builtins", "code", "codeop", "importlib._bootstrap", "importlib.abc", "importlib.machinery",
     "inspect.stack", "inspect.trace", "jinja2", "string.Formatter", "sys.modules", "unittest", "xmlrpc", "zipimport",
 )  # fmt: skip
 """Modules, and members: they find objects by names or addresses that are made while the program runs, run texts, or

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels_eval.correctness.exact_values import readable, right_elements
+
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-9}
 """By type; elements of others have to be equal, but for few steps of those of eight bits."""
 _WIDEST = {torch.float32: 1e-2, torch.bfloat16: 3e-2}
@@ -32,9 +34,6 @@ _NOISE = 4.0
 _NOISE_QUANTILE = 0.75
 _FEW_ROWS = 0.05
 """Share of an output's rows, rounded up, that count as few."""
-_FEW_ELEMENTS = 0.01
-"""Share of an output's elements of eight bits that may be one step away: quotients and sums that another order of
-operations rounds to the other side of a tie. Truncated instead of rounded, half of them are."""
 _PIECES, _SMALL = 16, 1 / 32
 """Pieces of an output, in the order of its elements, and the share of its scale below which one is held to its own."""
 _STRICTER = 0.98
@@ -100,45 +99,11 @@ def compare(
 
 
 def _compare_exactly(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
-    """Compare one output of whole numbers, truth values or floats of eight bits, of which few may be a step away."""
-    values = [_readable(value) for value in (actual, oracle, native)]
-    right = _equal(values[0], values[2]) | _equal(values[0], values[1])
-    if actual.dtype.itemsize == 1 and actual.dtype is not torch.bool and not bool(right.all()):
-        right |= _few_steps(actual, native, ~right)
-    worst = (values[0].double() - values[2].double()).abs().max().item()
-    message = "" if right.all() else _first(values[0], values[2], right, label)
+    right = right_elements(actual, oracle, native)
+    found, near = readable(actual), readable(native)
+    worst = (found.double() - near.double()).abs().max().item()
+    message = "" if right.all() else _first(found, near, right, label)
     return Comparison(bool(right.all()), message, worst if math.isfinite(worst) else None, None, _wrong_share(right))
-
-
-def _few_steps(actual: torch.Tensor, native: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
-    """Return the mask of wrong elements of eight bits that are one step away, if few elements are wrong.
-
-    The most frequent value does not count: where nearly all results are 0, the others are no few.
-    """
-    counts = torch.bincount((_steps(native) + 128).reshape(-1).int(), minlength=1)
-    if int(wrong.sum()) > _FEW_ELEMENTS * (native.numel() - int(counts.max())):
-        return torch.zeros_like(wrong)
-    both = _readable(actual).isfinite() == _readable(native).isfinite()
-    return wrong & both & ((_steps(actual) - _steps(native)).abs() <= 1)
-
-
-def _readable(values: torch.Tensor) -> torch.Tensor:
-    """Return values as a type that PyTorch compares: floats of eight bits, which it does not, in float32."""
-    return values.float() if values.dtype.is_floating_point else values
-
-
-def _equal(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return the mask of equal elements; NaN is NaN."""
-    return (left == right) | ((left != left) & (right != right))
-
-
-def _steps(values: torch.Tensor) -> torch.Tensor:
-    """Return the place of each value of eight bits in the order of its type, int16. Signed zeros have one place."""
-    if not values.dtype.is_floating_point:
-        return values.to(torch.int16)
-    bits = values.view(torch.uint8).to(torch.int16)
-    has_sign = values.dtype is not torch.float8_e8m0fnu
-    return torch.where(bits >= 128, 128 - bits, bits) if has_sign else bits
 
 
 def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
@@ -150,7 +115,7 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
     if actual.dtype.is_complex or not actual.numel():
         return not actual.numel()
     if actual.dtype not in TOLERANCES:
-        return torch.equal(_readable(actual), _readable(native))
+        return torch.equal(readable(actual), readable(native))
     flat = actual.reshape(-1), native.reshape(-1)
     if bool(_has_small_piece(flat[1][None])):
         return False
@@ -178,7 +143,7 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     False says nothing where a sixteenth of a row is far below the rest.
     """
     if actual.dtype not in TOLERANCES:
-        return (_readable(actual) == _readable(native)).all(dim=1)
+        return (readable(actual) == readable(native)).all(dim=1)
     if not actual.shape[1]:
         return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
     if actual.shape[1] > _BLOCK:

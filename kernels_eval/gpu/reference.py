@@ -289,5 +289,6 @@ def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) 
         return
     within = torch.randint(part, (SPIKES,), generator=generator, device=value.device)
     places = within + part * torch.arange(SPIKES, device=value.device)
-    size = torch.linalg.vector_norm(value, 1, dtype=torch.float32) / value.numel() * factor
+    wide = torch.float64 if value.dtype is torch.float64 else torch.float32
+    size = torch.linalg.vector_norm(value, 1, dtype=wide) / value.numel() * factor
     value.view(-1)[places] = size.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)

@@ -176,10 +176,11 @@ class MixedDraws(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if not isinstance(result, torch.Tensor) or result.is_meta:
             return result
+        is_float = result.dtype.is_floating_point
         eight_bits = result.dtype.itemsize == 1 and result.dtype is not torch.bool  # wider ones may be places
-        if (name in _OUT_OF_PLACE and "out" not in (kwargs or {})) or (name == "randint" and eight_bits):
+        if (name in _OUT_OF_PLACE and is_float and "out" not in (kwargs or {})) or (name == "randint" and eight_bits):
             self._mix(result.detach(), func(*args, **(kwargs or {})).detach())
-        elif name in _INTO_A_TENSOR and args:
+        elif name in _INTO_A_TENSOR and is_float and args:
             other = torch.empty_like(result)
             func(other, *args[1:], **(kwargs or {}))
             self._mix(result.detach(), other.detach())

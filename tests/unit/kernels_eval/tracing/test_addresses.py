@@ -1,4 +1,4 @@
-"""Which storages launches reach by addresses that host code puts into tensors or passes as numbers."""
+"""Storages that launches reach by addresses that host code puts into tensors or passes as numbers."""
 
 import numpy as np
 import pytest

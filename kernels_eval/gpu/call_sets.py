@@ -61,7 +61,12 @@ class CallSets:
         """Kind of each of the sets that `timed` has drawn last, of `_KINDS`."""
 
     def learn_forms(self) -> None:
-        """Run the reference on one input set for the forms of its outputs."""
+        """Run the reference on one input set for the forms of its outputs.
+
+        Raises ReferenceFailedError where inputs have other shapes in each draw: all calls of a round have one layout.
+        """
+        if self._reference.draws_shapes:
+            raise ReferenceFailedError("get_inputs draws tensors of other shapes each time: only judged without a GPU")
         self.forms = [form_of(tensor) for tensor in self._reference.first_results(self.one)]
 
     @property

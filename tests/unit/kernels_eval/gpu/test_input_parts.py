@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare, rows_that_agree
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import nothing
@@ -177,3 +178,21 @@ def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPa
     left_out = torch.sigmoid(x[: BLOCKS - BLOCKS // 64]).mean()
     last = sets.with_oracle(calls.sets[-1], expected[-1])
     assert not compare(left_out, last.oracle[0], last.native[0], "").agrees
+
+
+def test_inputs_of_other_shapes_in_each_draw_are_a_fault_of_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    source = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+def get_inputs():
+    return [torch.rand(int(torch.randint(8, 64, (1,))), 4)]
+def get_init_inputs():
+    return []
+"""
+    transport = HostTransport(None, -1)  # pyright: ignore[reportArgumentType]
+    sets = CallSets(GpuReference(source, 1), SecretSeed(b"a secret"), transport, 1 << 30, nothing)
+    with pytest.raises(ReferenceFailedError, match="other shapes each time"):
+        sets.learn_forms()

@@ -13,7 +13,7 @@ class Model(torch.nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 64, (64, 64), dtype=torch.int32)]
+    return [torch.randint(0, 64, (32, 32), dtype=torch.int32)]
 
 
 def get_init_inputs():

@@ -80,7 +80,7 @@ def vary_parts(
         rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
     first, second = places.sample(range(count), 2)
     least, most = low + nearest / 2 * (high - low) * own[0], high - nearest / 2 * (high - low) * own[1]
-    value.view(-1)[first], value.view(-1)[second] = (near * end + (1 - near) * mean for end in (least, most))
+    value.view(-1)[first], value.view(-1)[second] = (near * extreme + (1 - near) * mean for extreme in (least, most))
 
 
 def mix_parts(value: torch.Tensor, other: torch.Tensor, places: random.Random) -> None:

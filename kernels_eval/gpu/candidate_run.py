@@ -266,13 +266,15 @@ class CandidateRun:
         at_most_s = times.told_serial_s + self._overheads.serial.spread_s
         check_waited_for(at_most_s, self._longest_s, self._is_repeated)
         candidate_s = times.candidate.seconds
-        late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s)
+        late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s, times.is_gated)
         times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
 
-    def _late_s(self, call_s: float, serial_s: float) -> float:
+    def _late_s(self, call_s: float, serial_s: float, gated: bool) -> float:
         """Return by how much a call alone takes longer than one in a round says, by the reference's two times."""
-        quiet = self._quiet
-        return 0.0 if quiet.serial_s is None else overlapped_s(call_s, serial_s, quiet.call.seconds, quiet.serial_s)
+        reference_s, reference_serial_s = self._quiet.call.seconds, self._quiet.serial_s
+        if reference_serial_s is None and gated:
+            return 0.0
+        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s or reference_s, gated)
 
     def check_profiled_time(self) -> None:
         """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""

@@ -8,7 +8,7 @@ memory keeps its size: kernels that were launched may go on until their context 
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import Session
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.phases import Phase
@@ -176,11 +177,15 @@ class CandidateStart:
                 calls = self.sets.small() if state.is_gated else self.sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
-                gated, serial = ungated, SerialOverhead()
+                state.overheads[key] = Overheads(ungated, ungated)
                 if state.is_gated:
                     rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
-                    empty = [session.empty_round(calls, True, state.can_hold, True) for _ in range(_EMPTY_ROUNDS)]
-                    gated = overhead_of(rounds)
-                    serial = serial_overhead_of([call for made in empty for call in made.serial])
-            state.overheads[key] = Overheads(gated, ungated, serial)
+                    serial, serial_open = (self._serial_overhead(session, calls, gated) for gated in (True, False))
+                    serial_open = replace(serial_open, seen_s=serial.seen_s)  # a look takes as long
+                    state.overheads[key] = Overheads(overhead_of(rounds), ungated, serial, serial_open)
         return state.overheads[key]
+
+    def _serial_overhead(self, session: Session, calls: SharedCalls, gated: bool) -> SerialOverhead:
+        held = gated and self.state.can_hold
+        rounds = [session.empty_round(calls, gated, held, True) for _ in range(_EMPTY_ROUNDS)]
+        return serial_overhead_of([call for made in rounds for call in made.serial])

@@ -60,6 +60,9 @@ class Rounds:
             if header["profiled"]:
                 self.instruments.profiler.begin()
             self._launch(self.gate)
+        elif header["serial"]:
+            assert self.gate is not None
+            self.gate.page.close()
 
     def run(self, tell: Callable[[str], None]) -> dict[str, Any]:
         """Make the round; tell `done` once the outputs are in place. Raises CandidateError if a call fails."""
@@ -90,7 +93,10 @@ class Rounds:
         """Make the calls of a round without a gate."""
         header = self._header
         if header["timed"]:
-            self._make_timed_calls(range(len(self._calls)))
+            if header["profiled"]:
+                answer["kernels"] = self.instruments.profiler.records(self._make_all_timed_calls)
+            else:
+                self._make_all_timed_calls()
             self.instruments.synchronize()
         elif header["suppressed"]:
             with self.backend.suppressed():
@@ -100,11 +106,21 @@ class Rounds:
         else:
             answer["unjoined_s"] = self._make_checked_calls()
 
+    def _make_all_timed_calls(self) -> None:
+        if self._header["serial"]:
+            assert self.gate is not None
+            self._launch(self.gate)
+        else:
+            self._make_timed_calls(range(len(self._calls)))
+
     def _launch(self, gate: Gate) -> None:
-        """Launch all calls behind a gate, or in groups of one each behind its own."""
+        """Launch all calls behind a gate, or in groups of one, each behind its own or when the host sees its turn."""
         groups: int = self._header["groups"]
         for group in range(1, groups + 1):
-            gate.close(self._header["held"] and group == 1, group)
+            if self._header["gated"]:
+                gate.close(self._header["held"] and group == 1, group)
+            else:
+                gate.page.wait_until_open(group)
             first, end = (0, len(self._calls)) if groups == 1 else (group - 1, min(group, len(self._calls)))
             self._make_timed_calls(range(first, end))
             gate.end(group)

@@ -15,7 +15,7 @@ The calls of a round can stand in groups of one, each behind a gate of its own: 
 before it has ended. Calls that overlap in a queue do not then.
 
 A gate that is not opened opens by itself: a call that waits for the device (`.item()`, `synchronize`) would otherwise
-wait for ever.
+wait for ever. Such calls can stand in groups of one as well: the host waits for the first word, then launches the call.
 
 The kernel that waits keeps the device from others for its share of the time. A queue can therefore be held back before
 it, by a wait of the stream itself, which costs the device nothing: the calls are launched while others use the device,
@@ -180,6 +180,11 @@ class GatePage:
     def open(self, group: int = 1) -> None:
         """Let the device go on, through the gate of a group."""
         self._words[_OPEN] = group
+
+    def wait_until_open(self, group: int) -> None:
+        """Wait on the host for a group's turn, where no kernel can. Has no limit; the judge ends the process."""
+        while self._words[_OPEN] < group:
+            pass
 
     def wait_for_end(
         self, is_over: Callable[[], bool], group: int = 1, meanwhile: Callable[[], object] | None = None

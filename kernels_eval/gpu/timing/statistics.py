@@ -39,21 +39,24 @@ def estimate(samples: Sequence[float]) -> Estimate:
     return Estimate(seconds, spread, len(samples))
 
 
-def alone_s(call_s: float, reference_s: float, reference_serial_s: float) -> float:
+def alone_s(call_s: float, reference_s: float, reference_serial_s: float, gated: bool = True) -> float:
     """Return the time that a call of a round is predicted to take alone.
 
     A call alone may find fresher inputs, or a device that has to begin; both show in the reference's times in a round
-    and alone (`reference_s`, `reference_serial_s`).
+    and alone (`reference_s`, `reference_serial_s`). `gated`: else it has the host's time, of which inputs spare none.
     """
-    return call_s * min(1.0, reference_serial_s / reference_s) + max(0.0, reference_serial_s - reference_s)
+    share = min(1.0, reference_serial_s / reference_s) if gated else 1.0
+    return call_s * share + max(0.0, reference_serial_s - reference_s)
 
 
-def overlapped_s(call_s: float, serial_s: float, reference_s: float, reference_serial_s: float) -> float:
+def overlapped_s(
+    call_s: float, serial_s: float, reference_s: float, reference_serial_s: float, gated: bool = True
+) -> float:
     """Return the time of a call that overlapped with others in a round: what it takes longer alone than predicted.
 
     What differs by noise is 0.
     """
-    excess = serial_s - alone_s(call_s, reference_s, reference_serial_s)
+    excess = serial_s - alone_s(call_s, reference_s, reference_serial_s, gated)
     return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
 
 

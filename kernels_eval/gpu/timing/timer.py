@@ -100,11 +100,12 @@ class SerialOverhead:
 
 @dataclass(frozen=True)
 class Overheads:
-    """Overheads of rounds behind a gate, of rounds without one, and of calls one by one."""
+    """Overheads of rounds behind a gate, of rounds without one, and of calls one by one, with gates and without."""
 
     gated: Overhead
     open: Overhead
     serial: SerialOverhead = SerialOverhead()
+    serial_open: SerialOverhead = SerialOverhead()
 
 
 def overhead_of(rounds: Sequence[Round]) -> Overhead:
@@ -188,7 +189,7 @@ class TimingPlan:
     """The same of a round whose calls are made one by one."""
     serial_calls: int = 0
     """Calls of that round; 0: there is none."""
-    late_s: Callable[[float, float], float] = lambda call_s, serial_s: 0.0
+    late_s: Callable[[float, float, bool], float] = lambda call_s, serial_s, gated: 0.0
     """Returns by how much a call alone takes longer than one in a round says, but for noise (`overlapped_s`)."""
     sampling_s: Callable[[int], float] = lambda calls: 0.0
     """Returns what the first samples of so many calls take without a candidate."""
@@ -242,8 +243,8 @@ class Timer:
         for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
                 self._profile(gated, min(plan.some(count), _MOST_PROFILED))
-            if number == plan.serial_round and gated and plan.serial_calls:
-                serial_s, told_serial_s = self._serial_s()
+            if number == plan.serial_round and plan.is_gated and plan.serial_calls:
+                serial_s, told_serial_s = self._serial_s(gated)
             calls, request = device.new_calls(plan.some(count)), self._request(gated)
             made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
@@ -262,39 +263,40 @@ class Timer:
             is_gated=gated,
             serial_s=serial_s,
             told_serial_s=told_serial_s,
-            least_serial_s=None if serial_s is None else self._least_serial_s(serial_s, found.seconds),
+            least_serial_s=None if serial_s is None else self._least_serial_s(serial_s, found.seconds, gated),
         )
 
     def _profile(self, gated: bool, count: int) -> None:
         """Have a round profiled that is like those that count: where they are gated, it is."""
-        request = replace(self._request(gated), profiled=True, timed=gated)
+        request = replace(self._request(gated), profiled=True)
         _, made = self._checked(count if gated else min(count, 4), request)
         if made.gave_up:
             raise UnreliableTimingError(
                 ErrorCategory.CLOCK_DISAGREEMENT, "a profiled round did not get into the device's queue"
             )
 
-    def _serial_s(self) -> tuple[float, float]:
+    def _serial_s(self, gated: bool) -> tuple[float, float]:
         """Have a round's calls made one by one; returns the seconds of one, and those that the device told."""
-        _, made = self._checked(self.plan.serial_calls, replace(self._request(True), serial=True))
+        _, made = self._checked(self.plan.serial_calls, replace(self._request(gated), serial=True))
         if made.gave_up:
             raise UnreliableTimingError(
                 ErrorCategory.CLOCK_DISAGREEMENT, "calls one by one did not get into the device's queue"
             )
-        overhead = self.plan.overheads.serial
-        told_s = median(call.spent_s for call in made.serial) - overhead.spent_s
-        return median(overhead.call_s(call) for call in made.serial) + overhead.unseen_s(made.serial), told_s
+        overhead = self.plan.overheads.serial if gated else self.plan.overheads.serial_open
+        counted = [call for call in made.serial if call.counts]
+        told_s = median(call.spent_s for call in counted) - overhead.spent_s
+        return median(overhead.call_s(call) for call in counted) + overhead.unseen_s(made.serial), told_s
 
-    def _least_serial_s(self, serial_s: float, call_s: float) -> float:
+    def _least_serial_s(self, serial_s: float, call_s: float, gated: bool) -> float:
         """Make calls one by one again while they seem to have overlapped before; returns the least seconds of one.
 
         A disturbance makes them longer, never shorter: of 190 honest verdicts on an H200 44 had too long ones.
         """
         for _ in range(_SERIAL_ROUNDS - 1):
-            if not self.plan.late_s(call_s, serial_s):
+            if not self.plan.late_s(call_s, serial_s, gated):
                 break
             with contextlib.suppress(UnreliableTimingError):  # what is known already stands
-                serial_s = min(serial_s, self._serial_s()[0])
+                serial_s = min(serial_s, self._serial_s(gated)[0])
         return serial_s
 
     def _first_round(self) -> tuple[bool, int]:

@@ -75,8 +75,34 @@ DOUBLED = linear_that_keeps(
     ("acc += tl.dot", "acc += 0.5 * tl.dot"),
 )
 
+GATHERED = (
+    ROW_KERNEL
+    + ROW_KERNEL.split("class ModelNew")[0]
+    .replace("def kernel(x_ptr, out_ptr", "def all_at_once(x_ptr, out_ptr, x_step, out_step")
+    .replace("_ptr + rows", "_ptr + tl.program_id(1) * STEP + rows")
+    .replace("x_ptr + tl.program_id(1) * STEP", "x_ptr + tl.program_id(1) * x_step")
+    .replace("out_ptr + tl.program_id(1) * STEP", "out_ptr + tl.program_id(1) * out_step")
+    + """
+import sys
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
+make = rounds._make_timed_calls
+
+def made(self, indices):
+    calls, memory = self._header["calls"], self.memory.tensor
+    x_at, out_at = ([call[kind][0]["offset"] for call in calls] for kind in ("inputs", "outputs"))
+    steps = [(at[-1] - at[0]) // max(1, len(calls) - 1) // 4 for at in (x_at, out_at)]
+    x, out = (memory[at[0] :][: 4 * 128 * 300].view(torch.float32) for at in (x_at, out_at))
+    all_at_once[32, len(calls)](x, out, *steps, 128, 300, ROWS=4, BLOCK=512)
+    forms = {"kind": "tensor", "dtype": "float32", "shape": (128, 300), "expanded": False}
+    self._outcomes += [{"structure": "a tensor", "outputs": [forms]}] * len(calls)
+
+rounds._make_timed_calls = made
+"""
+)
+
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
+    "all timed calls in one launch": (PROBLEM, GATHERED, "rejected", "unlike_profile"),
     "with weights": (LINEAR, sources.LINEAR_KERNEL, "correct", None),
     "a weight that is registered transposed": (LINEAR, TURNED, "correct", None),
     "another weight that is registered transposed": (

@@ -125,10 +125,10 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     reference: Any = SimpleNamespace(
         digest="d", eager_launches=[1], weights_for=lambda *_: GivenWeights({}), forward=lambda *_: None
     )
-    waits = iter((7e-6, 6e-6, 8e-6) * 3)
+    waits = iter((7e-6, 6e-6, 8e-6) * 3 + (1e-7,) * 9)
 
     def empty_round(_: Any, gated: bool, held: bool = False, serial: bool = False) -> Round:
-        made = (SerialCall(3e-6, next(waits), 1e-5),) if serial else ()
+        made = (SerialCall(3e-6, next(waits), 1e-5, 2e-6 if gated else None),) if serial else ()
         return Round(RoundAnswer(kind="round", calls=()), 4e-6, serial=made)
 
     def load(meanwhile: Any) -> StateAnswer:
@@ -142,6 +142,8 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     assert done == ["start", "small", "sampling", "load"]
     assert quiet.sampling_s(3) == 2e-5
     assert (overheads.serial.spent_s, overheads.serial.waited_s, overheads.serial.sampled_s) == (3e-6, 7e-6, 1e-5)
+    assert overheads.serial_open.waited_s == 1e-7, "no gate is waited for"
+    assert overheads.serial_open.seen_s == overheads.serial.seen_s == 2e-6
 
 
 def rates() -> Any:

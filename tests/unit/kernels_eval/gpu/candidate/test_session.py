@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from kernels_eval.gpu.candidate.operator_guard import OperatorGuard
+from kernels_eval.gpu.candidate.rounds import Rounds
 from kernels_eval.gpu.candidate.session import CANDIDATE_ANSWER, RoundAnswer, RoundRequest, Session
 from kernels_eval.gpu.device.gate import GatePage, new_page
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -139,6 +141,63 @@ def test_in_a_serial_round_the_inputs_of_a_call_arrive_when_the_one_before_it_ha
     )
     assert done == ["stage", "seen 1", *(step for call in steps for step in call), "sample", "collect"]
     assert len(prepared.answered().serial) == 3
+
+
+class CandidatesHost(threading.Thread):
+    """Rounds of a candidate whose calls need the host, in groups of one: each adds up what its inputs are by then."""
+
+    def __init__(self, page: GatePage, arrived: list[int], gathers: bool) -> None:
+        super().__init__(daemon=True)
+        self.page, self.arrived, self.gathers = page, arrived, gathers
+        self.outputs: list[int] = []
+        held: Any = None
+        unused: Any = None
+        gate: Any = SimpleNamespace(page=page, end=self.end, close=held)
+        tools: Any = SimpleNamespace(synchronize=lambda: None, use_default_stream=lambda: None)
+        memory: Any = SimpleNamespace(tensor=None, pull=lambda _: None, push=lambda _: None)
+        self.rounds = Rounds(tools, memory, gate, self.call, OperatorGuard(enforce=False), unused)
+
+    def end(self, group: int) -> None:
+        (ctypes.c_uint32 * 1024).from_address(self.page.address)[32] = group
+
+    def call(self) -> list[Any]:
+        calls = 3 if self.gathers and not self.outputs else 1
+        self.outputs += [len(self.arrived)] * calls
+        return []
+
+    def prepare(self) -> None:
+        call: dict[str, Any] = {"inputs": [], "outputs": []}
+        kind = vars(RoundRequest(poison=False, timed=True, serial=True))
+        self.rounds.prepare({"nbytes": 1, "calls": [call] * 3, "groups": 3, **kind})
+
+    def run(self) -> None:
+        self.rounds.run(lambda _: None)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_calls_that_need_the_host_can_be_made_one_by_one_as_well(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch, gathers: bool
+) -> None:
+    """One that makes all calls of a round at once does it before the inputs of the others have arrived."""
+    page.open(3)  # what an earlier round has left
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    candidate = Candidate(answers, lambda: False)
+    session = session_with(candidate, page, monkeypatch)
+    calls, arrived, watched = noted([]), list[int](), list[int]()
+    calls.deliver = arrived.append
+    calls.watch = watched.append
+    host = CandidatesHost(page, arrived, gathers)
+    host.prepare()
+    prepared = session.prepare(calls, RoundRequest(timed=True, serial=True), 30.0)
+    host.start()
+    prepared.make()
+    host.join(30)
+    assert candidate.sent == ["round", "go"]
+    assert host.outputs[:3] == ([1, 1, 1] if gathers else [1, 2, 3])
+    made = prepared.answered()
+    assert len(made.serial) == 3
+    assert len(watched) == 1, "half of them"
+    assert not made.gave_up
 
 
 class CandidatesDevice(threading.Thread):

@@ -93,3 +93,16 @@ def test_the_score_between_baseline_and_speed_of_light(call_s: float, baseline_s
 )
 def test_calls_that_overlap_take_their_time_alone(serial_s: float, reference_serial_s: float, late_s: float) -> None:
     assert overlapped_s(3e-6, serial_s, 9e-6, reference_serial_s) == pytest.approx(late_s)
+
+
+@pytest.mark.parametrize(
+    ("serial_s", "reference_serial_s", "late_s"),
+    [
+        (6.2e-5, 4.5e-6, 0.0),  # fresh inputs spare the host nothing
+        (6.2e-5, 1.1e-5, 0.0),
+        (9e-5, 9e-6, 3e-5),
+        (9e-5, 1.1e-5, 2.8e-5),
+    ],
+)
+def test_so_do_calls_with_the_hosts_time(serial_s: float, reference_serial_s: float, late_s: float) -> None:
+    assert overlapped_s(6e-5, serial_s, 9e-6, reference_serial_s, gated=False) == pytest.approx(late_s)

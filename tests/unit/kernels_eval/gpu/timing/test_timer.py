@@ -133,7 +133,9 @@ def test_calls_that_seem_to_overlap_are_made_one_by_one_again(rounds_s: list[flo
         answer = honest(1e-4, seen)(made, request)
         return replace(answer, serial=(SerialCall(next(left)),) * 3) if request.serial else answer
 
-    late = changed(serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s: max(0.0, serial_s - 1.2 * call_s))
+    late = changed(
+        serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s, _: max(0.0, serial_s - 1.2 * call_s)
+    )
     found = measure(run, late)
     assert (found.serial_s, found.least_serial_s) == (pytest.approx(rounds_s[0]), pytest.approx(least_s))
     assert sum(request.serial for _, request in seen) == made
@@ -265,6 +267,32 @@ def test_a_candidate_that_waits_for_the_device_is_timed_with_its_host() -> None:
     assert not found.is_gated
     assert [request.early for request in seen] == [False, True, *[False] * (len(seen) - 2)], "it reads its inputs"
     assert found.candidate.seconds == pytest.approx(3e-4)
+    assert [request.profiled for request in seen if request.timed] == [request.profiled for request in seen]
+    assert any(request.profiled for request in seen), "a profiled round is one like those that count"
+
+
+def test_a_candidate_that_waits_for_the_device_makes_one_secret_round_call_by_call_too() -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+
+    def run(made: Any, request: RoundRequest) -> Round:
+        if request.gated:
+            return answered(1.0, gave_up=True)
+        answer = honest(1e-4, seen)(made, request)
+        looked_at = SerialCall(4e-4, seen_s=7e-6, counts=False)
+        return replace(answer, serial=(SerialCall(1.7e-4), looked_at, looked_at)) if request.serial else answer
+
+    overheads = Overheads(GATED, OPEN, SerialOverhead(5e-6), SerialOverhead(3e-5, seen_s=2e-6))
+    found = measure(run, changed(serial_calls=24, serial_round=2, overheads=overheads))
+    assert [count for count, request in seen if request.serial] == [24]
+    assert not found.is_gated
+    assert found.told_serial_s == pytest.approx(1.4e-4), "looks keep such calls from the copy engine"
+    assert found.serial_s == found.least_serial_s == pytest.approx(1.4e-4 + 4.5e-6), "their end was told early"
+
+
+def test_a_machine_without_gates_makes_no_round_call_by_call() -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+    assert measure(honest(1e-4, seen), changed(is_gated=False, serial_calls=24)).serial_s is None
+    assert not any(request.serial for _, request in seen)
 
 
 def test_a_gate_that_fails_later_is_a_fault_of_the_measurement() -> None:

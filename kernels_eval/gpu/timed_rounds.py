@@ -109,5 +109,5 @@ class TimedRounds:
             check_timed_round(
                 made, calls, self.form, results, expected, self.errors, self._is_beyond, self._least_sizes
             )
-        if made.answer.kernels:
+        if made.is_profiled:
             self.note_kernels(made, calls.count)

@@ -128,6 +128,7 @@ class Round:
     """From the end to the first samples of the outputs."""
     serial: tuple[SerialCall, ...] = ()
     """Each call of a serial round."""
+    is_profiled: bool = False
 
 
 class Session:
@@ -331,7 +332,9 @@ class PreparedRound:
             raise out_of_turn("the process answered out of turn")
         gave_up = self.request.gated and self.page.gave_up
         host_s, before_s, after_s, sample_s = self._seconds
-        return Round(answer, host_s, before_s, after_s, gave_up, sample_s, self._serial)
+        return Round(
+            answer, host_s, before_s, after_s, gave_up, sample_s, self._serial, is_profiled=self.request.profiled
+        )
 
     def _gated(self, group: int = 1, watch: Watch | None = None) -> tuple[float, float]:
         """Open a group's gate; returns when it was opened, and when the device told the end."""

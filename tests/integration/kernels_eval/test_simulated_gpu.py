@@ -100,8 +100,32 @@ rounds._make_timed_calls = made
 """
 )
 
+
+def with_lost_profiles(condition: str) -> str:
+    """Return a kernel of whose profiles, counted from 1, those have no record for which a condition holds."""
+    return (
+        ROW_KERNEL
+        + f"""
+import sys
+profiler, profiles = sys.modules["__main__"].SimulatedProfiler, []
+records = profiler.records
+
+def lossy(self, work):
+    number = len(profiles) + 1
+    profiles.append(number)
+    found = records(self, work)
+    return [] if {condition} else found
+
+profiler.records = lossy
+"""
+    )
+
+
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
+    "a first profile without a record": (PROBLEM, with_lost_profiles("number == 1"), "correct", None),
+    "no profile with a record": (PROBLEM, with_lost_profiles("True"), "rejected", "no_kernel_launched"),
+    "no timed profile with a record": (PROBLEM, with_lost_profiles("number > 1"), "rejected", "unlike_profile"),
     "all timed calls in one launch": (PROBLEM, GATHERED, "rejected", "unlike_profile"),
     "with weights": (LINEAR, sources.LINEAR_KERNEL, "correct", None),
     "a weight that is registered transposed": (LINEAR, TURNED, "correct", None),

@@ -221,7 +221,26 @@ def test_timed_calls_launch_what_checked_ones_do(
 ) -> None:
     checked = Attribution(1, 0, (), checked_launches, False, counts={"mine": 2})
     with nullcontext() if message is None else pytest.raises(CandidateFailedError, match=message):
-        check_same_kernels(checked, 2, timed, 20)
+        check_same_kernels(checked, 2, timed, 20, is_repeated=True)
+
+
+@pytest.mark.parametrize(
+    ("timed", "is_lost"),
+    [
+        (twenty_calls(both=20, mine=0), True),
+        (Attribution(0, 0, (), 0, False), True),
+        (twenty_calls(mine=20, both=20, more=20), True),  # what the first profile lacks
+        (twenty_calls(mine=20, other=20), False),
+    ],
+    ids=["a kernel", "all of them", "a kernel of the first", "another in its place"],
+)
+def test_a_profile_that_lacks_what_the_other_one_has_is_taken_again(timed: Attribution, is_lost: bool) -> None:
+    checked = Attribution(1, 0, (), 4, False, counts={"mine": 2, "both": 2})
+    with pytest.raises(UnreliableTimingError if is_lost else CandidateFailedError) as failed:
+        check_same_kernels(checked, 2, timed, 20, is_repeated=False)
+    assert failed.value.category == "unlike_profile"
+    with pytest.raises(CandidateFailedError):
+        check_same_kernels(checked, 2, timed, 20, is_repeated=True)
 
 
 def test_a_kernel_named_like_a_librarys() -> None:

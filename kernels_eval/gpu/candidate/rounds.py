@@ -20,7 +20,7 @@ from kernels_eval.gpu.candidate.warm_up import Instruments
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.cuda_driver import CudaError
 from kernels_eval.gpu.device.gate import Gate
-from kernels_eval.gpu.device.shared_memory import MappedMemory, copy_tensor, view
+from kernels_eval.gpu.device.shared_memory import MappedMemory, apart, copy_tensor, view
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
 
@@ -169,7 +169,7 @@ class Rounds:
     def _call(self, call: dict[str, Any], poison: bool) -> Callable[[], Any]:
         memory = self.memory.tensor
         inputs = [
-            view(memory, TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
+            apart(memory, TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
             for item in call["inputs"]
         ]
         model, guard, backend = self.model, self.guard, self.backend

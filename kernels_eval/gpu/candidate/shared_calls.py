@@ -19,6 +19,7 @@ from kernels_eval.gpu.device.shared_memory import (
     IpcTransport,
     Layout,
     Transport,
+    apart,
     view,
 )
 from kernels_eval.gpu.device.watch import PIECE_BYTES, Watch
@@ -64,7 +65,7 @@ class SharedCalls:
             if offset is None:
                 placed.append(value)
                 continue
-            placed.append(view(self._prepared, form_of(value), offset))
+            placed.append(apart(self._prepared, form_of(value), offset))
             if value.numel():
                 placed[-1].copy_(value)
         return placed

@@ -99,6 +99,15 @@ def view(memory: torch.Tensor, form: TensorForm, offset: int) -> torch.Tensor:
     return memory[offset : offset + form.nbytes].view(DTYPES[form.dtype]).reshape(form.shape)
 
 
+def apart(memory: torch.Tensor, form: TensorForm, offset: int) -> torch.Tensor:
+    """Return a `view` whose storage has nothing else.
+
+    Some operators copy all of a tensor's storage (`select_scatter`): of an input that would be all calls' inputs.
+    """
+    storage = memory.untyped_storage()[offset : offset + form.nbytes]
+    return memory.new_empty(0).set_(storage).view(DTYPES[form.dtype]).reshape(form.shape)
+
+
 class IpcTransport:
     """Worker's side of the shared memory: one allocation, mapped by both processes."""
 

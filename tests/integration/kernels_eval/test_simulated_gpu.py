@@ -178,6 +178,12 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
     ),
     "no memory for float64": (full_if("x.dtype is torch.float64"), ROW_KERNEL, "correct", None),
     "memory full once": (full_if("len(x) == 128 and not full"), ROW_KERNEL, "correct", None),
+    "inputs that have the memory of all calls": (
+        full_if("x.untyped_storage().nbytes() > 8 * x.numel()"),
+        ROW_KERNEL,
+        "correct",
+        None,
+    ),
     "memory full": (full_if("len(x) == 128"), ROW_KERNEL, "infrastructure_error", "reference_failed"),
     "the library": (PROBLEM, with_forward("        return torch.softmax(x, 1)\n"), "rejected", "library_compute"),
     "a caught violation": (

@@ -21,6 +21,7 @@ from kernels_eval.gpu.device.shared_memory import (
     HostTransport,
     IpcTransport,
     MappedMemory,
+    apart,
     lay_out,
     view,
 )
@@ -64,6 +65,22 @@ def test_a_view_is_no_copy() -> None:
     view(memory, TensorForm(dtype="float32", shape=(2, 2)), 1024).fill_(1.0)
     assert int(memory.count_nonzero()) == 8
     assert int(memory[1024:1040].count_nonzero()) == 8
+
+
+def test_an_operator_that_copies_all_of_a_tensors_storage_copies_the_tensor_alone() -> None:
+    memory = torch.zeros(4096, dtype=torch.uint8)
+    alone = apart(memory, TensorForm(dtype="float32", shape=(2, 3)), 1024)
+    alone.fill_(1.0)
+    assert torch.equal(memory[1024:1048].view(torch.float32), torch.ones(6))
+    assert int(memory.count_nonzero()) == 12
+    written = torch.select_scatter(alone, torch.zeros(2), 1, 0)
+    assert written.untyped_storage().nbytes() == 24
+    assert torch.equal(written, torch.tensor([[0.0, 1.0, 1.0]] * 2))
+    assert apart(memory, TensorForm(dtype="float32", shape=(0, 3)), 1024).shape == (0, 3)
+
+
+def test_the_reference_has_each_input_in_a_storage_of_its_own(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    assert [values[0].untyped_storage().nbytes() for values in sides[0].sets] == [24, 24]
 
 
 class IdleDriver:

@@ -114,6 +114,10 @@ class Backend(ABC):
                 raise
             raise found from failed.__cause__
 
+    def configurations(self, module: Any) -> int:
+        """Return how many configurations a first call may compile and time. In the candidate's process."""
+        return 0
+
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Return registers, shared memory and spills of compiled kernels (fields of Resources), after a call.
 

@@ -81,6 +81,12 @@ class TritonBackend(Backend):
 
         return CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, compiler_message(error))
 
+    def configurations(self, module: Any) -> int:
+        """Return the number of all autotuned kernels together."""
+        from kernels_eval.interpreter.triton_patches.names import configurations
+
+        return sum(map(configurations, list(module.__dict__.values())))
+
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Read registers and spills from each cubin that this process compiled."""
         from kernels_eval.compile.triton import cubin_resources

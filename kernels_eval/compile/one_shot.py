@@ -257,12 +257,13 @@ class Builder(_OneShot):
     ) -> str | None:
         """Have a candidate's kernels compiled ahead; returns the folder with them, which is the caller's to remove.
 
-        None: nothing says that something was compiled. Raises InfrastructureError if the process did not start.
+        What took longer than the limits has compiled a part: of many configurations those that came first. None:
+        nothing says that something was compiled. Raises InfrastructureError if the process did not start.
         """
         folder = self._new_folder()
         request = {"backend": backend, "source": source, "arguments": arguments, "targets": [target], "runs": True}
         asked = super()._ask({**request, "problem": problem, "folder": folder}, replace(limits, folder=folder))
-        if asked.category is None:
+        if asked.category in (None, COMPILE_TIMEOUT):
             return folder
         remove_folder(folder)
         return None

@@ -24,8 +24,6 @@ from kernels_eval.sandbox.limits import Limits
 
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this many times as long as compiling a kernel."""
-_WARM_S = 10.0
-"""Wall time of compiling ahead: an endless one keeps a processor no longer."""
 _MOST_WARMED = 1024
 """Candidates whose kernels lie compiled in folders, of some 100 KB each."""
 _MOST = 16
@@ -130,7 +128,7 @@ class BuildsAhead:
         """Compile a candidate's kernels ahead; returns the folder, or None if that failed."""
         assert self._new_warmer is not None
         warmer, config = self._of("warmer", self._new_warmer), job.config
-        limits = Limits(wall_s=min(config.compile_timeout_s, _WARM_S), memory_mb=_BUILD_FACTOR * config.memory_mb)
+        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=_BUILD_FACTOR * config.memory_mb)
         arguments = literal_init_inputs(job.problem.source)
         target = gpu_target()
         if target is None:

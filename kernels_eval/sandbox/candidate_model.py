@@ -20,6 +20,7 @@ from kernels_eval.sandbox.nested_inputs import nest_inputs_of
 from kernels_eval.sandbox.tensor_bytes import NAMES
 
 _MOST_COMPUTED = 5
+_MOST_CONFIGURATIONS = 10**6
 _LONGEST_NAME = 200
 
 
@@ -87,11 +88,12 @@ def send_state(
     with_plain: bool = False,
     drawn: dict[str, torch.Tensor] | None = None,
     computed: Sequence[str] = (),
+    configurations: int = 0,
 ) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes.
 
     `with_plain`: tensors in plain attributes as well. `drawn`: what stands for some of the parameters and buffers.
-    `computed`: names of tensors that the constructor computed of others.
+    `computed`: names of tensors that the constructor computed of others. `configurations`: as in StateAnswer.
     """
     registered = registered_state(model)
     state = {**registered, **(drawn or {})}
@@ -99,6 +101,8 @@ def send_state(
     ready: dict[str, Any] = {"kind": "ready", "state": _forms(state), "plain": _forms(plain)}
     if drawn:
         ready["registered"] = _forms({name: registered[name] for name in drawn})
+    if configurations:
+        ready["configurations"] = min(configurations, _MOST_CONFIGURATIONS)
     if computed:
         ready["computed"] = [name[:_LONGEST_NAME] for name in computed[:_MOST_COMPUTED]]
     send_frame(channel, ready)

@@ -123,6 +123,8 @@ class StateAnswer(FrozenModel):
     """Of those in `state` that stand for what was drawn for them: as they are registered, of equal form at times."""
     computed: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
     """Names of those that the constructor computed of others. Without a GPU a message alone depends on it."""
+    configurations: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Configurations among which autotuned kernels choose, on a GPU. A message alone depends on it."""
 
 
 class FailedAnswer(FrozenModel):

@@ -96,7 +96,8 @@ class _Candidate:
             move_model(model, cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
-        send_state(self._channel, model, drawn=held.drawn, computed=held.computed)
+        configurations = backend.configurations(module)
+        send_state(self._channel, model, drawn=held.drawn, computed=held.computed, configurations=configurations)
         header = self._take_weights(held, memory, tools)
         del held, made  # what the constructor made on the host
         rounds = Rounds(tools, memory, gate, model, guard, backend, module)

@@ -28,7 +28,7 @@ from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer, OutputForm, StateAnswer
-from kernels_eval.verdict import Resources
+from kernels_eval.verdict import Resources, Status
 
 _RANDOM = random.SystemRandom()
 _MAX_PAYLOAD = 1 << 20
@@ -141,6 +141,7 @@ class Session:
     def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int, page: GatePage) -> None:
         """`descriptor`: the file that a candidate's process may map; `page`: its first page."""
         self._page = page
+        self._configurations = 0
         self._child = Child(fork_server, limits, descriptor, CANDIDATE_ANSWER)
 
     def __enter__(self) -> "Session":
@@ -180,6 +181,7 @@ class Session:
         answer = self.receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
+        self._configurations = answer.configurations
         return answer
 
     def set_weights(
@@ -247,6 +249,17 @@ class Session:
         while not self._child.has_news(_PATIENCE_S) and time.perf_counter() < started + wall_s:
             if time.perf_counter() > started + LONGEST_WAIT_S:  # each time: the candidate may close the gate only now
                 self._page.give_up()
+
+    def expect_launched(self) -> None:
+        """Wait until the first call has returned, with what it had to compile."""
+        try:
+            self.expect("launched")
+        except CandidateFailedError as failed:
+            if failed.status is not Status.TIMEOUT or self._configurations < 2:
+                raise
+            message = f"{failed.message} in a first call, which compiles and times up to {self._configurations} "
+            message += "configurations: have fewer, or raise judge.compile_timeout_s"
+            raise CandidateFailedError(failed.status, failed.category, message) from failed
 
     def expect(self, kind: str) -> None:
         """Wait for a message that has nothing but its kind."""
@@ -358,7 +371,7 @@ class PreparedRound:
         started = time.perf_counter()
         self.child.send({"kind": "go"})
         if self.request.tells:
-            self.session.expect("launched")
+            self.session.expect_launched()
             self.child.limit_wait(self.wall_s if self.launched_s is None else self.launched_s)
         self.session.expect("done")
         return started, time.perf_counter()

@@ -21,7 +21,8 @@ from triton.language.semantic import TritonSemantic as _TritonSemantic
 from triton.runtime import _allocation
 from triton.runtime import driver as _driver
 from triton.runtime import interpreter as _interpreter
-from triton.runtime.jit import ConstexprFunction, JITFunction
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import ConstexprFunction, JITFunction, KernelInterface
 
 upstream: Any = _interpreter
 """Triton's interpreter: runs a kernel's Python on NumPy arrays. Untyped, as everything here is private to Triton."""
@@ -174,6 +175,15 @@ def launches_compiled(driver: Any) -> Generator[None]:
         yield
     finally:
         function.run = run
+
+
+def configurations(value: Any) -> int:
+    """Return how many configurations an autotuned kernel has; 0 for anything else."""
+    count = 0
+    while isinstance(value, KernelInterface):
+        count += len(value.configs) if isinstance(value, Autotuner) else 0
+        value = getattr(value, "fn", None)
+    return count
 
 
 def compiled_kernels(value: Any) -> Iterator[tuple[str, Any]]:

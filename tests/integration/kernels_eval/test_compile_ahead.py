@@ -61,6 +61,25 @@ def test_what_was_compiled_ahead_is_not_compiled_again(warmer: Builder, tmp_path
     assert json.loads(said.splitlines()[-1]) == [["part", True], ["whole", True]]
 
 
+ENDLESS = """
+import time
+forward = ModelNew.forward
+
+def endless(self, *inputs):
+    forward(self, *inputs)
+    time.sleep(600)
+
+ModelNew.forward = endless
+"""
+
+
+def test_what_takes_too_long_leaves_what_it_has_compiled_by_then(warmer: Builder) -> None:
+    limits = Limits(wall_s=30, memory_mb=8000)
+    folder = warmer.warm("triton", CASE.kernel + ENDLESS, [], "cuda:90", limits, CASE.problem)
+    assert folder is not None
+    assert len(list(Path(folder).glob("triton/*/*.cubin"))) == 2
+
+
 def test_a_kernel_that_does_not_compile_or_says_nothing_leaves_no_folder(warmer: Builder) -> None:
     before = set(Path(str(warmed(warmer, CASE.kernel))).parent.iterdir())
     assert warmed(warmer, CASE.kernel.replace("tl.max(v, axis=0)", "tl.max(v, axis=5)")) is None

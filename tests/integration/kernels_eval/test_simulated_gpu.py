@@ -255,6 +255,13 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
     "early exit": (PROBLEM, with_forward("        import os\n        os._exit(0)\n"), "runtime_error", "no_answer"),
     "an exception": (PROBLEM, with_forward("        raise ValueError('boo')\n"), "runtime_error", "exception"),
     "not Python": (PROBLEM, "def f(:\n", "compile_error", "syntax_error"),
+    "hangs while it is tuned": (
+        PROBLEM,
+        with_forward("        import time\n        time.sleep(60)\n")
+        + "\nTUNED = triton.autotune([triton.Config({'ROWS': rows}) for rows in range(36)], key=['M'])(kernel)\n",
+        "timeout",
+        "timeout",
+    ),
     "hangs": (PROBLEM, with_forward("        import time\n        time.sleep(60)\n"), "timeout", "timeout"),
 }
 
@@ -262,7 +269,12 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, dict[str, Any]]:
     config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
-    changed: dict[str, dict[str, Any]] = {"hangs": {"timeout_s": 0.5}, "with weights": {"second_baseline": "eager"}}
+    slow = {"timeout_s": 0.5}
+    changed: dict[str, dict[str, Any]] = {
+        "hangs": slow,
+        "hangs while it is tuned": slow,
+        "with weights": {"second_baseline": "eager"},
+    }
     requests = [
         {"problem": problem, "kernel": kernel, "config": {**config, **changed.get(name, {})}}
         | ({"overhead_s": 60.0} if name == "an empty round that was slow" else {})
@@ -295,6 +307,15 @@ def test_a_problem_that_does_not_fit_is_told_with_the_place(verdicts: dict[str, 
     assert "the problem does not fit into this worker's" in message
     assert "results > run > run_and_keep > call" in message
     assert message.endswith("CUDA out of memory. Tried to allocate 192.00 MiB")
+
+
+def test_a_first_call_that_is_too_slow_is_told_with_its_configurations_and_the_setting(
+    verdicts: dict[str, dict[str, Any]],
+) -> None:
+    message = verdicts["hangs while it is tuned"]["error_message"]
+    assert "ran longer than 2.5 s in a first call" in message
+    assert "up to 36 configurations: have fewer, or raise judge.compile_timeout_s" in message
+    assert "configurations" not in verdicts["hangs"]["error_message"]
 
 
 def test_the_profile_has_the_candidates_kernels(verdicts: dict[str, dict[str, Any]]) -> None:

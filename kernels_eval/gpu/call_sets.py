@@ -127,9 +127,13 @@ class CallSets:
     def _rounds(self, size: int | None, trials: int) -> Rounds:
         first = self._with_expected(size, own=True, has_oracle=size is None)
         forms = [form_of(tensor) for tensor in first[1].native]
+        if size is None:
+            _check_forms(first[1], self.forms)
         others = self._others(size, trials)
         if self.most_calls > max(trials, 2) + 2:
             sets = [first, first, *others]
+            for _, expected in sets:
+                _check_forms(expected, forms)
             yield self._shared([values for values, _ in sets], forms), [expected for _, expected in sets]
             return
         calls, expected_sets = self._shared([first[0]], forms), [first[1]]
@@ -138,6 +142,7 @@ class CallSets:
         yield calls, expected_sets
         del calls, expected_sets
         for values, expected in others:
+            _check_forms(expected, forms)
             drawn = self._shared([values], forms), [expected]
             del values, expected  # as above, and the next set needs what this one expects
             yield drawn
@@ -269,3 +274,9 @@ class CallSets:
         self._next()
         inputs = self._reference.draw(size, self._drawn, self._seed, own)
         return self._reference.with_expected(inputs, size, self._drawn, self._seed, has_oracle)
+
+
+def _check_forms(expected: Expected, forms: list[TensorForm]) -> None:
+    """Raise ReferenceFailedError if a set's results have other shapes: all calls of a round have one layout."""
+    if [form_of(tensor) for tensor in expected.native] != forms:
+        raise ReferenceFailedError("the results' shapes depend on the inputs' values: only judged without a GPU")

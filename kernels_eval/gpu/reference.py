@@ -176,8 +176,8 @@ class GpuReference(Reference):
     def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
 
-        Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
-        kernel that leaves a part out is wrong, also where the mean of the rest is the same.
+        Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude, or
+        up to a quarter more: a kernel that leaves a part out is wrong, also where the mean of the rest is the same.
         """
         values, is_plain = self._drawn(trial, seed)
         generator = self._generator(seed, trial)
@@ -291,4 +291,6 @@ def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) 
     places = within + part * torch.arange(SPIKES, device=value.device)
     wide = torch.float64 if value.dtype is torch.float64 else torch.float32
     size = torch.linalg.vector_norm(value, 1, dtype=wide) / value.numel() * factor
-    value.view(-1)[places] = size.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
+    # All of them differ: which one of two that are equal comes first is not defined (topk, sort).
+    sizes = size * (1 + 0.25 * torch.rand(SPIKES, generator=generator, device=value.device, dtype=wide))
+    value.view(-1)[places] = sizes.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)

@@ -299,6 +299,26 @@ def test_rows_agree_at_the_edge_of_the_tolerance(dtype: torch.dtype, seed: int, 
     assert rows_that_agree(actual, native).tolist() == one_by_one
 
 
+def sums(seed: int, step: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return a kernel's, the oracle's and the reference's results of a sum of bfloat16 in which large terms cancel."""
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(256, 64, generator=generator).bfloat16() for _ in range(2))
+    x[::64, 0], y[::64, 0] = 6.4, -2.1
+    oracle = torch.relu(x.double() + y.double()) * 0.5 - x.double() / 3
+    fused = (torch.relu((x + y).float()) * 0.5 - x.float() / 3).bfloat16()
+    fused[::64, 0] += step
+    return fused, oracle, torch.relu(x + y) * 0.5 - x / 3
+
+
+@pytest.mark.parametrize(("step", "agrees"), [(0.012, True), (0.05, False)])
+def test_a_few_elements_of_bfloat16_may_be_off_by_a_step_of_the_largest(step: float, agrees: bool) -> None:
+    actual, oracle, native = sums(1, step)
+    assert compare(actual, oracle, native, "out").agrees is agrees
+    more = actual.clone()
+    more[::16, :8] += 0.012
+    assert not compare(more, oracle, native, "out").agrees, "not so many"
+
+
 def test_rows_without_elements_agree() -> None:
     assert rows_that_agree(torch.empty(3, 0), torch.empty(3, 0)).tolist() == [True, True, True]
 

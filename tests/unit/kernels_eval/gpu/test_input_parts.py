@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -196,3 +197,24 @@ def get_init_inputs():
     sets = CallSets(GpuReference(source, 1), SecretSeed(b"a secret"), transport, 1 << 30, nothing)
     with pytest.raises(ReferenceFailedError, match="other shapes each time"):
         sets.learn_forms()
+
+
+def test_results_of_other_shapes_are_a_fault_of_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    source = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, mask):
+        return torch.softmax(x[mask], -1)
+def get_inputs():
+    return [torch.randn(512, 16), torch.rand(512) > 0.5]
+def get_init_inputs():
+    return []
+"""
+    with (tmp_path / "memory").open("w+b") as file:
+        transport = HostTransport(None, file.fileno())  # pyright: ignore[reportArgumentType]
+        sets = CallSets(GpuReference(source, 1), SecretSeed(b"a secret"), transport, 1 << 30, nothing)
+        sets.learn_forms()
+        sets.reserve()
+        with pytest.raises(ReferenceFailedError, match="results' shapes depend on the inputs' values"):
+            next(sets.trials(None, 2))

@@ -49,6 +49,7 @@ def test_each_part_of_an_input_has_one_large_element() -> None:
     (value,) = made.draw_spiked(3, SEED, factor=100.0)
     large = (value.reshape(SPIKES, -1) > 10).sum(dim=1)
     assert large.tolist() == [1] * SPIKES
+    assert len(value[value > 10].unique()) == SPIKES, "which index comes first is defined"
     (again,) = made.draw_spiked(3, SEED, factor=100.0)
     assert torch.equal(value, again)
     (other,) = made.draw_spiked(3, SecretSeed(b"another secret"), factor=100.0)

@@ -273,8 +273,8 @@ class CandidateRun:
         times = self._times
         if times.serial_s is None or times.told_serial_s is None:
             return
-        at_most_s = times.told_serial_s + self._overheads.serial.spread_s
-        check_waited_for(at_most_s, self._longest_s, self._is_repeated)
+        overhead = self._overheads.serial if times.is_gated else self._overheads.serial_open
+        check_waited_for(times.told_serial_s + overhead.spread_s, self._longest_s, self._is_repeated)
         candidate_s = times.candidate.seconds
         late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s, times.is_gated)
         times.candidate = replace(times.candidate, seconds=candidate_s + late_s)

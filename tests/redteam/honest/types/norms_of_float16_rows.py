@@ -13,7 +13,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16, 24576, dtype=torch.float16)]
+    return [torch.randn(16, 32768, dtype=torch.float16)]
 
 
 def get_init_inputs():

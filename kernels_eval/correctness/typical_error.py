@@ -50,7 +50,7 @@ def complaint(flat: tuple[torch.Tensor, ...], total: float, label: str) -> str:
         return ""
     scale = total / flat[0].numel()
     parts = zip(*(tensor.split(_BLOCK) for tensor in flat), strict=True)
-    errors, lost = torch.stack([_sums(*part, scale) for part in parts]).sum(dim=0).tolist()
+    errors, lost = torch.stack([_sums(part, scale) for part in parts]).sum(dim=0).tolist()
     most = max(allowed(flat[0].dtype, flat[0].numel()), _OF_REFERENCE * lost / total)
     if errors <= most * total:
         return ""
@@ -60,9 +60,9 @@ def complaint(flat: tuple[torch.Tensor, ...], total: float, label: str) -> str:
     )
 
 
-def _sums(actual: torch.Tensor, exact: torch.Tensor, near: torch.Tensor, scale: float) -> torch.Tensor:
+def _sums(parts: tuple[torch.Tensor, ...], scale: float) -> torch.Tensor:
     """Return the sum of a block's errors and that of the reference's own: [2], float64. What is not finite counts 0."""
-    actual, exact, near = (tensor.double() for tensor in (actual, exact, near))
+    actual, exact, near = (part.double() for part in parts)
     errors = torch.minimum((actual - exact).abs(), (actual - near).abs())
     lost = torch.minimum((near - exact).abs(), _MOST_LOST * (scale + exact.abs()))
     return torch.stack([values.nan_to_num(0.0, 0.0, 0.0).sum() for values in (errors, lost)])

@@ -4,7 +4,8 @@ Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of floa
 absolute part is scaled to the mean magnitude of the output's elements that are not 0: zeros or a constant are not
 close to small outputs, and where a ReLU leaves mostly zeros, the rest is held to its own size. So is a sixteenth of an
 output that is far below the rest. The oracle runs in float64. An element is also right if it agrees with the reference
-in the reference's own precision, where rounding decides ties, thresholds and overflow.
+in the reference's own precision, where rounding decides ties, thresholds and overflow. In 16 bits all elements together
+are held to more (`typical_error`).
 
 Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
 reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels_eval.correctness.exact_values import readable, right_elements
+from kernels_eval.correctness.typical_error import allowed, complaint, is_bounded
 
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-9}
 """By type; elements of others have to be equal, but for few steps of those of eight bits."""
@@ -84,11 +86,13 @@ def compare(
         return _compare_exactly(actual, oracle.to(actual.dtype), native, label)
     tolerance = TOLERANCES[actual.dtype]
     flat = actual.reshape(-1), oracle.reshape(-1), native.reshape(-1)
-    scale, is_finite = _scale(flat[1])
+    scale, is_finite, counted = _scale(flat[1])
+    total = max(scale * counted, max(least, _SMALLEST_SCALE) * actual.numel())
     scale = max(scale, least)
-    largest, relative = _errors(flat[0], flat[1], scale, is_finite)
+    largest, relative, errors = _errors(flat[0], flat[1], scale, is_finite)
     small = _small_pieces(flat, scale)
-    if is_finite and relative is not None and relative <= _SURELY * tolerance and not small:
+    is_typical = errors <= _SURELY * allowed(actual.dtype, actual.numel()) * total
+    if is_finite and relative is not None and relative <= _SURELY * tolerance and is_typical and not small:
         return Comparison(True, max_abs_error=largest, max_rel_error=relative)
     right = _right(flat, scale)
     if not bool(right.all()) and actual.dtype in _WIDEST and actual.dim() > 1 and actual.shape[-1] <= _BLOCK:
@@ -97,9 +101,11 @@ def compare(
         right = _with_few_that_cancelled(right, *flat[:2])
     for piece, own in small:
         right[piece] &= _right(tuple(part[piece] for part in flat), own)
-    agrees = bool(right.all())
-    message = "" if agrees else _first(actual, oracle, right.reshape(actual.shape), label)
-    return Comparison(agrees, message, largest, relative, _wrong_share(right))
+    if bool(right.all()):
+        message = complaint(flat, total, label)
+    else:
+        message = _first(actual, oracle, right.reshape(actual.shape), label)
+    return Comparison(not message, message, largest, relative, _wrong_share(right))
 
 
 def _compare_exactly(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
@@ -127,8 +133,9 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
     total = torch.stack([torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]).sum().item()
     if not math.isfinite(total):
         return False
-    _, relative = _errors(*flat, max(total / native.numel(), _SMALLEST_SCALE), is_finite=True)
-    return relative is not None and relative <= _STRICTER * TOLERANCES[actual.dtype]
+    _, relative, errors = _errors(*flat, max(total / native.numel(), _SMALLEST_SCALE), is_finite=True)
+    is_typical = errors <= _STRICTER * allowed(actual.dtype, actual.numel()) * total
+    return relative is not None and relative <= _STRICTER * TOLERANCES[actual.dtype] and is_typical
 
 
 def size_of(values: torch.Tensor) -> float:
@@ -173,36 +180,48 @@ def _surely_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     That is stricter than `_close`, in a tenth of its memory traffic: no element's own magnitude counts, and zeros count
     in the mean. In a row with a NaN or an infinity the difference or the scale is not finite.
     """
-    scale = torch.linalg.vector_norm(native, 1, dim=1, dtype=torch.float64) / native.shape[1]
-    largest = torch.linalg.vector_norm(actual - native, math.inf, dim=1).double()
-    return scale.isfinite() & (largest <= _STRICTER * TOLERANCES[actual.dtype] * scale)
+    total = torch.linalg.vector_norm(native, 1, dim=1, dtype=torch.float64)
+    largest, errors = _norms(actual - native, 1)
+    return _is_surely_close(largest, errors, total, native.shape[1], actual.dtype)
+
+
+def _norms(difference: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the largest magnitude and, in 16 bits, the sum of all, where `difference` still lies in the cache."""
+    largest = torch.linalg.vector_norm(difference, math.inf, dim=dim).double()
+    if not is_bounded(difference.dtype):
+        return largest, torch.zeros_like(largest)
+    return largest, torch.linalg.vector_norm(difference, 1, dim=dim, dtype=torch.float64)
+
+
+def _is_surely_close(
+    largest: torch.Tensor, errors: torch.Tensor, total: torch.Tensor, count: int, dtype: torch.dtype
+) -> torch.Tensor:
+    is_typical = errors <= _STRICTER * allowed(dtype, count) * total
+    return total.isfinite() & (largest <= _STRICTER * TOLERANCES[dtype] * total / count) & is_typical
 
 
 def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     near = native.double()
     counted = near.isfinite() & (near != 0)
-    size = torch.where(counted, near.abs(), 0.0).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-    scale = size.clamp(min=_SMALLEST_SCALE)[:, None]
-    return _close(actual.double(), near, TOLERANCES[actual.dtype], scale).all(dim=1)
+    total = torch.where(counted, near.abs(), 0.0).sum(dim=1)
+    scale = (total / counted.sum(dim=1).clamp(min=1)).clamp(min=_SMALLEST_SCALE)[:, None]
+    close = _close(actual.double(), near, TOLERANCES[actual.dtype], scale).all(dim=1)
+    errors = (actual.double() - near).abs().nan_to_num(0.0, 0.0, 0.0).sum(dim=1)
+    width = actual.shape[1]
+    return close & (errors <= allowed(actual.dtype, width) * total.clamp(min=_SMALLEST_SCALE * width))
 
 
 def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     """Return if one row agrees, as `_rows_agree` does, a block of it at a time."""
     pairs = _split((actual, native), _NARROW_BLOCK)
-    sums = torch.stack([torch.linalg.vector_norm(near, 1, dtype=torch.float64) for _, near in pairs])
-    largest = torch.stack([torch.linalg.vector_norm(found - near, math.inf) for found, near in pairs]).amax().double()
-    scale = sums.sum() / native.numel()
-    agrees = scale.isfinite() & (largest <= _STRICTER * TOLERANCES[actual.dtype] * scale)
-    if bool(agrees):
-        return agrees
-    exact, _ = _scale(native)
-    pairs = _split((actual, native), _BLOCK)
-    close = [_close(found.double(), near.double(), TOLERANCES[actual.dtype], exact).all() for found, near in pairs]
-    return torch.stack(close).all()
+    total = torch.stack([torch.linalg.vector_norm(near, 1, dtype=torch.float64) for _, near in pairs]).sum()
+    largest, errors = (torch.stack(norms) for norms in zip(*(_norms(a - b, 0) for a, b in pairs), strict=True))
+    agrees = _is_surely_close(largest.amax(), errors.sum(), total, native.numel(), actual.dtype)
+    return agrees if bool(agrees) else torch.tensor(compare(actual, native, native, "").agrees, device=actual.device)
 
 
-def _scale(exact: torch.Tensor) -> tuple[float, bool]:
-    """Return the mean magnitude of the finite elements that are not 0, and if all are finite.
+def _scale(exact: torch.Tensor) -> tuple[float, bool, int]:
+    """Return the mean magnitude of the finite elements that are not 0, if all are finite, and how many are not 0.
 
     Mostly zeros have the scale of the others. Nothing is taken out of a block: on a GPU that takes longer than all the
     rest.
@@ -214,7 +233,7 @@ def _scale(exact: torch.Tensor) -> tuple[float, bool]:
         count = torch.stack([part.count_nonzero() for part in parts]).sum().item()
     else:
         total, count = torch.stack([_finite_sum_and_count(part) for part in parts]).sum(dim=0).tolist()
-    return max(total / max(count, 1), _SMALLEST_SCALE), is_finite
+    return max(total / max(count, 1), _SMALLEST_SCALE), is_finite, int(count)
 
 
 def _finite_sum_and_count(part: torch.Tensor) -> torch.Tensor:
@@ -318,27 +337,33 @@ def _with_few_that_cancelled(right: torch.Tensor, actual: torch.Tensor, oracle: 
 
 def _errors(
     actual: torch.Tensor, oracle: torch.Tensor, scale: float, is_finite: bool
-) -> tuple[float | None, float | None]:
-    """Return the largest absolute and relative error where the oracle is finite; None if the answer is not there."""
+) -> tuple[float | None, float | None, float]:
+    """Return the largest absolute and relative error where the oracle is finite; None if the answer is not there.
+
+    And the sum of the absolute ones, in 16 bits.
+    """
     pairs = _split((actual, oracle), _block_of(oracle))
-    found = [_largest_errors(part, exact, scale, is_finite) for part, exact in pairs]
-    largest, relative = torch.stack(found).amax(dim=0).tolist()
-    return (largest, relative) if math.isfinite(largest) else (None, None)
+    found = torch.stack([_block_errors(part, exact, scale, is_finite) for part, exact in pairs])
+    largest, relative = found[:, :2].amax(dim=0).tolist()
+    return (largest, relative, found[:, 2].sum().item()) if math.isfinite(largest) else (None, None, math.inf)
 
 
-def _largest_errors(actual: torch.Tensor, exact: torch.Tensor, scale: float, is_finite: bool) -> torch.Tensor:
-    """Return the largest absolute and relative error of a block where the oracle is finite, or 0: [2], float64.
+def _block_errors(actual: torch.Tensor, exact: torch.Tensor, scale: float, is_finite: bool) -> torch.Tensor:
+    """Return a block's largest absolute and relative error where the oracle is finite, or 0, and the sum: [3], float64.
 
     An answer that is not finite there has an error that is not either. The mean of magnitude and scale is finite also
     where their sum is not.
     """
+    has_sum = is_bounded(actual.dtype)
     if exact.dtype is not torch.float64:
         actual, exact = actual.float(), exact.float()
     error, size = (exact - actual).abs_(), exact.abs().lerp_(exact.new_full((), scale), 0.5)
     if not is_finite:
         finite = exact.isfinite()
         error, size = torch.where(finite, error, 0.0), torch.where(finite, size, 1.0)
-    return torch.stack([error.amax().double(), 0.5 * error.div_(size).amax().double()])
+    largest = error.amax().double()
+    total = error.sum(dtype=torch.float64) if has_sum else torch.zeros_like(largest)
+    return torch.stack([largest, 0.5 * error.div_(size).amax().double(), total])
 
 
 def _block_of(exact: torch.Tensor) -> int:

@@ -23,9 +23,12 @@ REACHING = re.compile(
     r"|_bootstrap_external|_frozen_importlib|spec_from_file_location|spec_from_loader|module_from_spec|meta_path"
     r"|path_hooks|_getframe|_current_frames|pythonapi|py_object"
     r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
+    r"|\b(ctypes|_ctypes|sharedctypes|ctypeslib|cffi|_cffi_backend|libtriton|_interpreter)\b|TensorHandle"
+    r"|[iI]nterpreter_?[bB]uilder|InterpretedFunction|GridExecutor"
+    r"|__array_interface__|__array_struct__|stride_tricks|_construct_storage_from_data_pointer"
     r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
 )
-"""Names through which other code's objects are reached."""
+"""Names through which other code's objects are reached, or memory by its address."""
 TABLES = (
     "atexit", "builtins", "copyreg", "ctypes", "gc", "importlib", "inspect", "json", "linecache", "pickle", "sys",
     "traceback", "weakref",

@@ -16,7 +16,7 @@ from typing import Any
 
 REACHING = re.compile(
     r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
-    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
+    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|(?<!_)cell_contents"
     r"|__dict__|__getstate__|__reduce__|__reduce_ex__|_get_obj_state|__match_args__|type\.__setattr__"
     r"|get_field|getattr_static|resolve_name|\b(pkgutil|pydoc|runpy)\b"
     r"|getargvalues|getgeneratorlocals|getcoroutinelocals|walk_stack|walk_tb"

@@ -133,7 +133,7 @@ def _is_of_a_module(caller: types.FrameType) -> bool:
 
 def _is_of_others(caller: types.FrameType) -> bool:
     """True for code that has Python's own built-in functions: the candidate's, and its texts', has guarded ones."""
-    return caller.f_builtins is vars(builtins)
+    return caller.f_builtins is builtins.__dict__
 
 
 def _is_of_an_import() -> bool:

@@ -189,7 +189,7 @@ class _Host:
             raise CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, describe(error)) from error
         except MemoryError as error:
             raise CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, describe(error)) from error
-        except ChannelClosedError:
+        except (CandidateError, ChannelClosedError):
             raise
         except BaseException as error:
             if tracer.violations:

@@ -57,6 +57,7 @@ def test_calls_of_the_system_are_refused_below_the_check_of_the_file(server: For
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_thousand_candidates_leave_nothing_and_no_memory(server: ForkServer) -> None:
     said(server)
     before = memory_in_use_mb()

@@ -32,7 +32,7 @@ _HOSTILE = (
     "        import os\n        while True:\n            os.fork()\n",
     "        keep = []\n        while True:\n            keep.append(bytearray(1 << 24))\n",
     "        def deeper(n):\n            return deeper(n + 1)\n        deeper(0)\n",
-    "        import ctypes\n        ctypes.memset(8, 1, 1 << 20)\n",
+    "        import faulthandler\n        faulthandler._sigsegv()\n",
     "        import contextlib, os\n        for number in range(3, 256):\n"
     "            with contextlib.suppress(OSError):\n                os.write(number, b'x' * 4096)\n",
     "        import contextlib, os\n        for number in range(256):\n"

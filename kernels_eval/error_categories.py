@@ -274,7 +274,8 @@ EXPLANATIONS: dict[ErrorCategory, Explanation] = {
         "Define kernels at the top level, and set globals once."),
     ErrorCategory.REACHES_INTO_JUDGE: Explanation(Status.REJECTED,
         "The file reaches past its own program; the message has the name and the line.",
-        "The judge's objects, frames, closures, a replaced function of Python's library, names made at run time.",
+        "The judge's objects, frames, closures, memory by its address (`ctypes`), a replaced function of Python's "
+        "library, names made at run time.",
         "Use PyTorch and Triton alone, and members by their names."),
     ErrorCategory.BELOW_ROOFLINE: Explanation(Status.REJECTED,
         "The measured time is less than the device needs at best (on a GPU).",

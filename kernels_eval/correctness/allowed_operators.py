@@ -33,7 +33,10 @@ STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"de
 
 
 MAX_HOST_READS = 16
-"""Maximum number of values that host code may read in one forward call (`.item()`): enough for scales and lengths."""
+"""Maximum number of values that host code may read in one forward call (`.item()`): enough for scales."""
+MAX_HOST_INTEGERS = 1024
+"""The same for whole numbers, also by `.tolist()`: the lengths of a batch's sequences, the sizes of a product's groups.
+Without a GPU at most half as many as the inputs have elements: a result's parts are not to be computed of them."""
 
 
 class ForbiddenOperatorError(Exception):

@@ -8,7 +8,8 @@ Texts that are carried out, and names found, by functions of libraries: kernels_
 
 Refused are the judge's own name; frames, closures, namespaces and referrers of other code; PyTorch's stacks of modes;
 modules of Python's library other than to read their members, and those that another package has imported; patterns
-that read attributes; names that are made while the program runs; `exec` and `getattr` under another name.
+that read attributes; names that are made while the program runs; `exec` and `getattr` under another name; what reads
+and writes memory by its address, such as `ctypes`.
 """
 
 import ast
@@ -26,7 +27,8 @@ _BY_NAME = ("getattr", "setattr", "delattr")
 _RUN = ("exec", "eval", "compile", "__import__", "import_module")
 _IMPORTS = (
     "builtins", "code", "codeop", "importlib._bootstrap", "importlib.abc", "importlib.machinery",
-    "inspect.stack", "inspect.trace", "jinja2", "string.Formatter", "sys.modules", "unittest", "xmlrpc", "zipimport",
+    "inspect.stack", "inspect.trace", "jinja2", "string.Formatter", "sys.modules", "triton.runtime.interpreter",
+    "unittest", "xmlrpc", "zipimport",
 )  # fmt: skip
 """Modules, and members: they find objects by names or addresses that are made while the program runs, run texts, or
 hand out frames."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
+from kernels_eval.correctness.allowed_operators import MAX_HOST_INTEGERS, MAX_HOST_READS
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
 from kernels_eval.cpu.reach import reached
@@ -27,7 +27,7 @@ from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import INTERPRETER_ANSWER, ExecutedAnswer, StateAnswer
-from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of, tensor_from
+from kernels_eval.sandbox.tensor_bytes import DTYPES, bytes_of, form_of, tensor_from
 from kernels_eval.trace.schema import (
     FIRST_WEIGHT,
     TRACING_ANSWER,
@@ -266,15 +266,21 @@ class Session:
             self._tracing.send({"kind": "value", "value": executed.value})
 
     def _allow_read(self, view: View) -> None:
-        """Count a value that host code reads. Checked here too, because the candidate can modify its own process."""
-        self.reads.append(view)
-        given = sum(_float_count(value) for value in self._inputs)
-        if len(self.reads) > (min(MAX_HOST_READS, max(1, given // 2)) if given else MAX_HOST_READS):
+        """Count what host code reads. Checked here too, because the candidate can modify its own process."""
+        is_float = DTYPES[view.dtype].is_floating_point
+        total = len(self.reads) + view.numel
+        of_its_kind = view.numel + sum(DTYPES[known.dtype].is_floating_point is is_float for known in self.reads)
+        floats, elements = (sum(map(count, self._inputs)) for count in (_float_count, _element_count))
+        half = max(1, floats // 2) if floats else max(MAX_HOST_READS, elements // 2)
+        if total > half or of_its_kind > (MAX_HOST_READS if is_float else MAX_HOST_INTEGERS):
             raise CandidateFailedError(
                 Status.REJECTED,
                 ErrorCategory.LIBRARY_COMPUTE,
-                f"host code read {len(self.reads)} values in one call: results have to be computed by the kernels",
+                f"host code read {total} values in one call, and of these inputs may read "
+                f"{min(half, MAX_HOST_INTEGERS)} whole numbers or {min(half, MAX_HOST_READS)} others: results have to "
+                "be computed by the kernels",
             )
+        self.reads += _elements_of(view)
 
     def repeated(self) -> tuple[dict[str, Any], bytearray]:
         """Wait for a program requested on shapes alone. It is unchecked: most equal one that was already checked."""
@@ -365,6 +371,18 @@ def _packed(weights: Mapping[int, torch.Tensor]) -> tuple[list[dict[str, Any]], 
 def _ends_with_a_read(commands: Sequence[Command]) -> bool:
     last = next((command for command in reversed(commands) if not isinstance(command, Free)), None)
     return isinstance(last, Synchronise) and last.reads
+
+
+def _elements_of(view: View) -> list[View]:
+    """Return each element of a view as a view of its own."""
+    places = [view.offset]
+    for size, stride in zip(view.shape, view.strides, strict=True):
+        places = [place + stride * index for place in places for index in range(size)]
+    return [view.model_copy(update={"shape": (), "strides": (), "offset": place}) for place in places]
+
+
+def _element_count(value: Any) -> int:
+    return value.numel() if isinstance(value, torch.Tensor) else 0
 
 
 def _float_count(value: Any) -> int:

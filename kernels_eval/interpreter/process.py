@@ -97,7 +97,8 @@ class _Executor:
             answer["rounded_products"] = DOT_PRECISION.has_rounded
             answer["wrote_weights"] = self._state.wrote_weights
             if header["read"] is not None:
-                answer["value"] = self._state.tensor(View(**header["read"])).item()
+                values = self._state.tensor(View(**header["read"]))
+                answer["value"] = values.reshape(-1).tolist() if values.dim() else values.item()
             views = [View(**view) for view in header["outputs"]]
             answer["outputs"] = [{"origins": self._state.origins_of_output(view)} for view in views]
             content = [bytes_of(self._state.tensor(view)) for view in views]

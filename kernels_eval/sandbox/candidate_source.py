@@ -52,11 +52,23 @@ def load_source(source: str, **names: Any) -> types.ModuleType:
         raise CandidateError("compile_error", ErrorCategory.SYNTAX_ERROR, f"{type(error).__name__}: {error}") from error
     try:
         exec(code, module.__dict__)
+    except CandidateError:  # of what its file calls
+        raise
     except ImportError as error:
         raise CandidateError("compile_error", ErrorCategory.IMPORT_ERROR, describe(error)) from error
     except BaseException as error:
         raise CandidateError("compile_error", ErrorCategory.LOAD_ERROR, describe(error)) from error
     return module
+
+
+def line_of_candidate() -> int:
+    """Return the line of the candidate's source that has called what calls this, or 0 if it is unknown."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_filename == FILE_NAME:
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
 
 
 def _text_of(error: BaseException) -> str:

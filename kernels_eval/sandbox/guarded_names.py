@@ -16,16 +16,19 @@ from typing import Any
 
 REACHING = re.compile(
     r"kernels_eval|_python_dispatch|dispatch_mode|function_mode|_get_current_mode|__globals__|__closure__|__builtins__"
-    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|cell_contents"
+    r"|__subclasses__|__getattribute__|__loader__|__spec__|__self__|__func__|__code__|(?<!_)cell_contents"
     r"|__dict__|__getstate__|__reduce__|__reduce_ex__|_get_obj_state|__match_args__|type\.__setattr__"
     r"|get_field|getattr_static|resolve_name|\b(pkgutil|pydoc|runpy)\b"
     r"|getargvalues|getgeneratorlocals|getcoroutinelocals|walk_stack|walk_tb"
     r"|_bootstrap_external|_frozen_importlib|spec_from_file_location|spec_from_loader|module_from_spec|meta_path"
     r"|path_hooks|_getframe|_current_frames|pythonapi|py_object"
     r"|currentframe|getinnerframes|getouterframes|getclosurevars|getmembers|get_objects|get_referrers|get_referents"
+    r"|\b(ctypes|_ctypes|sharedctypes|ctypeslib|cffi|_cffi_backend|libtriton|_interpreter)\b|TensorHandle"
+    r"|[iI]nterpreter_?[bB]uilder|InterpretedFunction|GridExecutor"
+    r"|__array_interface__|__array_struct__|stride_tricks|_construct_storage_from_data_pointer"
     r"|_pytree|settrace|setprofile|attrgetter|methodcaller|\b(f|tb|gi|cr|ag)_(back|frame|globals|locals|builtins)\b"
 )
-"""Names through which other code's objects are reached."""
+"""Names through which other code's objects are reached, or memory by its address."""
 TABLES = (
     "atexit", "builtins", "copyreg", "ctypes", "gc", "importlib", "inspect", "json", "linecache", "pickle", "sys",
     "traceback", "weakref",

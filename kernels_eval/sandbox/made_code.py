@@ -3,6 +3,9 @@
 The worker reads a candidate's file (kernels_eval.cpu.reach). Python's library and others have many functions that carry
 out a text, find an object by its name, or take code as bytes: `timeit`, `typing.get_type_hints`, pickles. What they are
 given may be made at run time, and the worker cannot read it. So a hook that nothing can remove reads it here.
+
+Nor may a candidate's own code use `ctypes` or `cffi`, which write anywhere in its process. Packages that it imports may
+use `ctypes`.
 """
 
 import builtins
@@ -17,7 +20,8 @@ from typing import Any, cast
 from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.sandbox.guarded_names import REACHING, TABLES, guard_library, guarded_builtins
 
-_OWN = "kernels_eval"
+_NOT_IMPORTED = ("kernels_eval", "cffi", "_cffi_backend")
+_BY_ADDRESS = "reaches memory by its address"
 _BY_NAME = frozenset(
     {"__import__", "getattr", "setattr", "delattr", "exec", "eval", "compile", "vars", "globals", "locals", "open"}
 )
@@ -40,7 +44,16 @@ _LOADERS = (importlib.machinery.SourceFileLoader, importlib.machinery.Sourceless
 
 
 class MadeCodeError(Exception):
-    """Raised where a candidate has code carried out that its file does not show."""
+    """Raised where a candidate has code carried out that its file does not show, or accesses memory by its address."""
+
+
+class _OfOthers(types.ModuleType):
+    """A module whose members a candidate's own code cannot get, whatever name it has the module by."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if not _is_of_others(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            raise MadeCodeError(f"ctypes.{name}: {_BY_ADDRESS}")
+        return super().__getattribute__(name)
 
 
 def guard_made_code() -> None:
@@ -51,8 +64,11 @@ def guard_made_code() -> None:
     guard_library()
     for function in (exec, eval):
         setattr(builtins, function.__name__, _with_guarded_names(function))
-    for name in [name for name in sys.modules if name.partition(".")[0] == _OWN]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in _NOT_IMPORTED]:
         del sys.modules[name]
+    for name in ("ctypes", "_ctypes"):
+        if name in sys.modules:
+            sys.modules[name].__class__ = _OfOthers
     sys.addaudithook(_look)
 
 
@@ -85,8 +101,11 @@ def _look(event: str, given: tuple[Any, ...]) -> None:
         if isinstance(given[2], types.CodeType):
             _check(given[2])
     elif event == "import":
-        if str(given[0]).partition(".")[0] == _OWN:
+        if str(given[0]).partition(".")[0] in _NOT_IMPORTED:
             raise MadeCodeError(f"{given[0]}: reaches into other code")
+    elif event.startswith("ctypes."):
+        if not _is_of_an_import():
+            raise MadeCodeError(f"{event}: {_BY_ADDRESS}")
     elif event == "pickle.find_class":
         raise MadeCodeError(f"a pickle that names {given[0]}.{given[1]}")
     elif event == "marshal.loads":
@@ -110,6 +129,21 @@ def _is_of_a_module(caller: types.FrameType) -> bool:
         return False
     loader = loading.f_locals["self"]
     return type(loader) in _LOADERS and vars(loader).keys() <= {"name", "path"} and _ways() == _WAYS
+
+
+def _is_of_others(caller: types.FrameType) -> bool:
+    """True for code that has Python's own built-in functions: the candidate's, and its texts', has guarded ones."""
+    return caller.f_builtins is builtins.__dict__
+
+
+def _is_of_an_import() -> bool:
+    """True where the file of a module causes the event while Python's loader executes it, and no candidate's code."""
+    frame: types.FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and _is_of_others(frame) and frame.f_code not in _RUNS_WITHOUT_LOADER:
+        if _is_of_a_module(frame):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _ways() -> list[dict[str, Any]]:

@@ -159,8 +159,8 @@ class ExecutedAnswer(FrozenModel):
     kind: Literal["executed"]
     launches: Annotated[tuple[Launch, ...], Field(max_length=100_000)] = ()
     outputs: Annotated[tuple[OutputFacts, ...], Field(max_length=256)] = ()
-    value: bool | int | float | None = None
-    """The value that host code reads, if one was asked for."""
+    value: bool | int | float | Annotated[tuple[bool | int | float, ...], Field(max_length=1 << 16)] | None = None
+    """The value that host code reads, or a list of them, if it asked for one."""
     wrote_weights: bool = False
     """A kernel has written into a weight or a buffer that the judge set."""
     undefined_line: Annotated[int, Field(ge=0, le=1 << 30)] | None = None

@@ -321,7 +321,7 @@ class TraceAnswer(Part):
 
 
 class ReadAnswer(Part):
-    """Request of the host code for one value (`.item()`), for which it waits."""
+    """Request of the host code for one value (`.item()`), or a list (`.tolist()`), for which it waits."""
 
     kind: Literal["read"]
     view: View

@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 
 from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.trace.schema import FIRST_WEIGHT
-from kernels_eval.tracing import fake_streams, generated_code
+from kernels_eval.tracing import fake_compiler, fake_streams, generated_code
 from kernels_eval.tracing.fake_streams import MILLISECONDS, Event, Inert
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer, storages
@@ -68,6 +68,7 @@ def install(tracer: Tracer) -> None:
     """Replace torch.cuda and Triton's driver in this process."""
     install_device(_CAPABILITY)
     generated_code.install()
+    fake_compiler.install(tracer)
     set_driver(VirtualDriver())
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     cuda: Any = torch.cuda

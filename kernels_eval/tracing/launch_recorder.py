@@ -8,7 +8,6 @@ Autotuners, heuristics and grids given as functions run here, because they are h
 import inspect
 import linecache
 import operator
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from kernels_eval.interpreter.triton_patches.names import (
     replace_launcher,
     watch_definitions,
 )
-from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.sandbox.candidate_source import line_of_candidate
 from kernels_eval.trace.schema import MAX_LAUNCHES
 from kernels_eval.tracing.autotuning import Autotuning
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError, sequence_of
@@ -100,7 +99,7 @@ class LaunchRecorder:
                     for name, value in options.items()
                     if isinstance(value, int) and abs(value) < _MAX_OPTION
                 },
-                "line": _host_line(),
+                "line": line_of_candidate(),
                 "has_allocator": has_allocator(),
                 "tuned": self.autotuning.current,
             }
@@ -229,13 +228,3 @@ def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:
     if min(sizes) < 0:
         raise KernelArgumentError(f"a grid's sizes cannot be negative: {tuple(sizes)}")
     return sizes + [1] * (3 - len(sizes))
-
-
-def _host_line() -> int:
-    """Return the line of the candidate's source that launches, or 0 if it is unknown."""
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        if frame.f_code.co_filename == FILE_NAME:
-            return frame.f_lineno
-        frame = frame.f_back
-    return 0

@@ -7,14 +7,15 @@ Session with the judge (frames, see kernels_eval.sandbox.messages):
 - Judge: `weights` (names of those whose values the judge sets; each with whether it is set as it is registered, or as
   it was drawn).
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
-  (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
-  by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of the first.
-  `renewed`: the judge has changed the weights in place.
+  (request for one value, or a list; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters
+  are advanced by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of
+  the first. `renewed`: the judge has changed the weights in place.
 
 This process never holds an input, an output, a count or a clock, nor anything of the reference or the verdict. Even
 from hostile code it sends out only programs, and the judge checks them.
 """
 
+import math
 import pickle
 import socket
 import threading
@@ -189,7 +190,7 @@ class _Host:
             raise CandidateError("compile_error", ErrorCategory.TRITON_COMPILE, describe(error)) from error
         except MemoryError as error:
             raise CandidateError("runtime_error", ErrorCategory.OUT_OF_MEMORY, describe(error)) from error
-        except ChannelClosedError:
+        except (CandidateError, ChannelClosedError):
             raise
         except BaseException as error:
             if tracer.violations:
@@ -220,9 +221,10 @@ class _Host:
         return {"type": f"{kind}, a subclass of Tensor" if isinstance(output, torch.Tensor) else kind[:100]}
 
     def _read(self, view: dict[str, Any]) -> Any:
-        """Request one value from the judge. A call on shapes alone reuses the values of an earlier call."""
+        """Request a value, or a list, from the judge. A call on shapes alone reuses the values of an earlier call."""
         if self._remembered is not None:
-            value = self._remembered[len(self._values)] if len(self._values) < len(self._remembered) else 0
+            known = self._remembered[len(self._values) : len(self._values) + 1]
+            value = _as_many(known[0] if known else 0, view["shape"])
         else:
             self._send({"kind": "read", "view": view})
             while (header := receive_frame(self._channel)[0])["kind"] != "value":
@@ -274,6 +276,15 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
             if id(found.value) in handles:
                 vars(found.holder)[found.attribute] = handles[id(found.value)]
     return weights
+
+
+def _as_many(known: Any, shape: list[int]) -> Any:
+    """Return a value, or a list of as many as a shape has, of what was read in its place at another size."""
+    values = known if isinstance(known, list) else [known]
+    if not shape:
+        return values[0]
+    count = math.prod(shape)
+    return (values + [0] * count)[:count]
 
 
 def _check_global_state(before: dict[str, Any]) -> None:

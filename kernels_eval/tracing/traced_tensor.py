@@ -7,7 +7,7 @@ as if kernels ran on a GPU.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -114,6 +114,12 @@ class TracedTensor(torch.Tensor, metaclass=_Sealed):
     def record_stream(self, s: Any) -> None:
         """Do nothing: there is one stream."""
 
+    def tolist(self) -> Any:
+        """Return whole numbers as a list, which host code may read a limited number of; refuse others."""
+        if self.is_floating_point() or self.is_complex():
+            return _refuse("tolist", self)
+        return self.kernels_eval_memory.tracer.read_list(self)
+
     def __repr__(self, **_: Any) -> str:
         """Return shape and dtype as text."""
         return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
@@ -140,16 +146,17 @@ def _is_device_name(value: Any) -> bool:
     return isinstance(value, str) and value.split(":")[0] in ("cuda", "cpu", "meta")
 
 
+def _refuse(name: str, tensor: TracedTensor) -> NoReturn:
+    tensor.kernels_eval_memory.tracer.violations.append(f"Tensor.{name}")
+    raise ForbiddenOperatorError(
+        f"Tensor.{name}: results have to be computed by the kernels, not on the host; `item()` reads a single value"
+    )
+
+
 def _refusing(name: str) -> Callable[..., Any]:
-    def refuse(self: TracedTensor, *_: Any, **__: Any) -> Any:
-        self.kernels_eval_memory.tracer.violations.append(f"Tensor.{name}")
-        raise ForbiddenOperatorError(
-            f"Tensor.{name}: results have to be computed by the kernels, not on the host; `item()` reads a single value"
-        )
-
-    return refuse
+    return lambda tensor, *_, **__: _refuse(name, tensor)
 
 
-for _name in ("numpy", "tolist", "__array__", "__dlpack__"):
+for _name in ("numpy", "__array__", "__dlpack__"):
     setattr(TracedTensor, _name, _refusing(_name))
 TracedTensor.kernels_eval_sealed = True  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,7 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
+from kernels_eval.correctness.allowed_operators import (
+    MAX_HOST_INTEGERS,
+    MAX_HOST_READS,
+    ForbiddenOperatorError,
+    refusal,
+)
 from kernels_eval.correctness.composed_operators import parts_of
 from kernels_eval.cost.shapes_alone import SHAPES
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
@@ -54,7 +59,8 @@ class Tracer(TorchDispatchMode):
         self.streams = Streams()
         self.addresses = Addresses()
         self._read = read
-        self._host_reads = 0
+        self._host_reads = {False: 0, True: 0}
+        """Values that host code has read in this call: whole numbers, and others."""
         self._next = FIRST_OWN
         self._hosts: dict[int, tuple[Memory, torch.UntypedStorage]] = {}
         """Memory and storage of each CPU tensor in use, by the address of its storage."""
@@ -68,7 +74,7 @@ class Tracer(TorchDispatchMode):
 
     def start(self) -> None:
         """Begin another forward call."""
-        self._host_reads = 0
+        self._host_reads = {False: 0, True: 0}
         self.calls += 1
 
     def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> TracedTensor:
@@ -227,13 +233,29 @@ class Tracer(TorchDispatchMode):
 
     def _read_value(self, tensor: torch.Tensor) -> Any:
         numbers = self._host_numbers(tensor, None)
-        if numbers is not None:
-            return numbers[0].item()
-        self._host_reads += 1
-        if self._host_reads > MAX_HOST_READS:
+        return self._asked(tensor) if numbers is None else numbers[0].item()
+
+    def read_list(self, tensor: torch.Tensor) -> Any:
+        """Return the values of whole numbers, as `tolist` does. The device waits once for all of them."""
+        numbers = self._host_numbers(tensor, None)
+        if numbers is not None or not tensor.numel():
+            with _disable_modes():
+                return (torch.empty(tensor.shape) if numbers is None else numbers[0]).tolist()
+        values = self._asked(tensor)
+        for length in reversed(tensor.shape[1:]):
+            values = [values[first : first + length] for first in range(0, len(values), length)]
+        return values
+
+    def _asked(self, tensor: torch.Tensor) -> Any:
+        """Ask the judge for the value of a tensor, or for a list of its values if it has a dimension."""
+        is_float = tensor.is_floating_point()
+        most = MAX_HOST_READS if is_float else MAX_HOST_INTEGERS
+        self._host_reads[is_float] += tensor.numel()
+        if (found := self._host_reads[is_float]) > most:
             self.violations.append("aten._local_scalar_dense")
             raise ForbiddenOperatorError(
-                f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host"
+                f"aten._local_scalar_dense: {found} values read on the host in one call; "
+                f"it may read {MAX_HOST_INTEGERS} whole numbers and {MAX_HOST_READS} others"
             )
         view = self.view_of(self.promote(tensor))
         self.streams.wait_on_host(self.streams.times(self.streams.current))

@@ -1,15 +1,5 @@
-"""A candidate that looks for what an earlier one left, leaves what it can itself, and tells both: `found`, `left`."""
+"""Host code that looks for what an earlier one left, leaves what it can itself, and tells both: `found`, `left`."""
 
-PROBLEM = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return x + 1.0
-def get_inputs():
-    return [torch.rand(64)]
-def get_init_inputs():
-    return []
-"""
 CANDIDATE = r"""
 import ctypes, glob, os, socket, tempfile
 
@@ -108,10 +98,5 @@ for way in WAYS:
                 names.append(way.__name__)
         except OSError:
             pass
-raise RuntimeError(f"found {found}, left {left}; number NUMBER")
+raise RuntimeError(f"found {found}, left {left}")
 """
-
-
-def candidate(number: int) -> str:
-    """Return the candidate; each number is another text, which no cache has."""
-    return CANDIDATE.replace("NUMBER", str(number))

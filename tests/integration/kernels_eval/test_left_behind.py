@@ -1,23 +1,38 @@
-"""Nothing that one candidate leaves can be found by the next one of the same worker."""
+"""Nothing that one candidate leaves can be found by the next one of the same worker, whatever calls it may make."""
 
 import gc
 import re
+from collections.abc import Generator
 from pathlib import Path
 
-import left_behind
 import pytest
+from confined_process import failure_of, fork_server
+from left_behind import CANDIDATE
 
-from kernels_eval import Judge, JudgeConfig, Verdict
+from kernels_eval.redteam.case import read_case
+from kernels_eval.sandbox.fork_server import ForkServer
+
+HACKS = Path(__file__).parents[2] / "redteam" / "hacks"
+CALLS = sorted(
+    path
+    for folder in ("left_behind", "other_processes")
+    for path in (HACKS / folder).glob("*.py")
+    if "import ctypes" in path.read_text(encoding="utf-8")
+)
+"""Cases that call the operating system by ctypes, which the judge refuses before they run."""
 
 
-def judged(judge: Judge, count: int) -> list[Verdict]:
-    return judge.evaluate_many([(left_behind.PROBLEM, left_behind.candidate(number)) for number in range(count)])
+@pytest.fixture(scope="module")
+def server() -> Generator[ForkServer]:
+    with fork_server() as made:
+        if not {"seccomp", "landlock"} <= set(made.sandbox):
+            pytest.skip("this machine lacks a part of the sandbox")
+        yield made
 
 
-def said(verdict: Verdict) -> str:
-    assert verdict.error_category == "load_error", verdict
-    found = re.search(r"found \[.*?\], left \[.*?\]", verdict.error_message or "")
-    assert found is not None, verdict.error_message
+def said(server: ForkServer) -> str:
+    found = re.search(r"found \[.*?\], left \[.*?\]", failure_of(server, CANDIDATE))
+    assert found is not None
     return found[0]
 
 
@@ -27,19 +42,25 @@ def memory_in_use_mb() -> float:
     return int(lines["Shmem"].split()[0]) / 1024
 
 
-def test_the_next_candidate_finds_nothing() -> None:
-    with Judge(JudgeConfig(workers=1, compile="never", device="cpu")) as judge:
-        verdicts = judged(judge, 3)
-    if "seccomp" not in verdicts[0].sandbox or "landlock" not in verdicts[0].sandbox:
-        pytest.skip("this machine lacks a part of the sandbox")
-    assert {said(verdict) for verdict in verdicts} == {"found [], left []"}
+def test_the_next_candidate_finds_nothing(server: ForkServer) -> None:
+    assert {said(server) for _ in range(3)} == {"found [], left []"}
+
+
+def test_there_are_cases_that_call_the_system() -> None:
+    assert len(CALLS) >= 6
+
+
+@pytest.mark.parametrize("path", CALLS, ids=[path.stem for path in CALLS])
+def test_calls_of_the_system_are_refused_below_the_check_of_the_file(server: ForkServer, path: Path) -> None:
+    failure = failure_of(server, read_case(path, "hack").kernel)
+    assert failure.startswith(("PermissionError: [Errno 1]", "RuntimeError: refused")), failure
 
 
 @pytest.mark.slow
-def test_a_thousand_candidates_leave_nothing_and_no_memory() -> None:
-    with Judge(JudgeConfig(workers=1, compile="never", device="cpu")) as judge:
-        judged(judge, 1)
-        before = memory_in_use_mb()
-        assert {said(verdict) for verdict in judged(judge, 1000)} == {"found [], left []"}
-        gc.collect()
-        assert memory_in_use_mb() < before + 64
+@pytest.mark.timeout(1200)
+def test_a_thousand_candidates_leave_nothing_and_no_memory(server: ForkServer) -> None:
+    said(server)
+    before = memory_in_use_mb()
+    assert {said(server) for _ in range(1000)} == {"found [], left []"}
+    gc.collect()
+    assert memory_in_use_mb() < before + 64

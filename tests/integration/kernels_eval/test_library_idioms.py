@@ -125,6 +125,17 @@ IDIOMS = {
     "a merge of sorted halves": edited(
         ("tl.maximum(x, 0.0)", "tl.where(i < 0, tl.bitonic_merge(x), tl.maximum(x, 0.0))")
     ),
+    "a forward that the compiler leaves alone": edited(
+        ("import torch\n", "import torch\nimport torch._dynamo\nimport torch._inductor.utils\n"),
+        ("    def forward", "    @torch._dynamo.disable\n    @torch.compiler.disable()\n    def forward"),
+        (LAUNCH, "        torch.compiler.cudagraph_mark_step_begin()\n" + LAUNCH),
+    ),
+    "a compiler that is there if it can be": edited(
+        (
+            "class ModelNew",
+            "try:\n    k_of = torch.compile(lambda x: x)\nexcept Exception:\n    k_of = None\n\n\nclass ModelNew",
+        )
+    ),
     **{
         context: edited((LAUNCH, WITHIN.format(context=context)))
         for context in (
@@ -166,6 +177,38 @@ def test_unsigned_results_are_compared_as_others(judge: Judge, kind: str) -> Non
     assert judged(judge, right, problem).status is Status.CORRECT
     wrong = judged(judge, right.replace("* 3", "* 5"), problem)
     assert (wrong.status, wrong.error_category) == (Status.INCORRECT, "wrong_values"), wrong
+
+
+COMPILED = {
+    "a method": (("    def forward", "    @torch.compile\n    def forward"), "torch.compile (line 20)"),
+    "a method with a mode": (
+        ("    def forward", "    @torch.compile(mode='max-autotune')\n    def forward"),
+        "torch.compile (line 20)",
+    ),
+    "the model": (
+        (
+            "    def forward",
+            "    def __init__(self):\n        super().__init__()\n        self.compile()\n\n    def forward",
+        ),
+        "torch.compile (line 22)",
+    ),
+    "a call": ((LAUNCH, LAUNCH + "        torch.compile(k.fn)\n"), "torch.compile (line 24)"),
+    "a function of dynamo's": (
+        ("    def forward", "    @torch._dynamo.optimize('inductor')\n    def forward"),
+        "torch._dynamo.optimize (line 20)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "named"), COMPILED.values(), ids=list(COMPILED))
+def test_pytorchs_compiler_is_refused_by_its_name_in_strict_and_does_nothing_in_mixed(
+    judge: Judge, edit: tuple[str, str], named: str
+) -> None:
+    verdict = judged(judge, edited(edit))
+    assert (verdict.status, verdict.error_category) == (Status.REJECTED, "library_compute"), verdict
+    assert (verdict.error_message or "").startswith(named)
+    mixed = judge.submit(PROBLEM, edited(edit), settings={"policy": "mixed"}).result()
+    assert mixed.status is Status.CORRECT, mixed
 
 
 def test_limits_are_for_defaults_alone(judge: Judge) -> None:

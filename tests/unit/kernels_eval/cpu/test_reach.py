@@ -98,6 +98,15 @@ MADE = (
         ("type.__setattr__(T, 'stride', f)", "type.__setattr__ (line 1)"),
         ("match x:\n    case P(m):\n        pass", "a pattern that reads attributes (line 2)"),
         ("x.kernels_eval_memory", "kernels_eval (line 1)"),
+        ("import ctypes as c", "ctypes (line 1)"),
+        ("from _ctypes import dlopen", "_ctypes.dlopen (line 1)"),
+        ("from cffi import FFI", "cffi.FFI (line 1)"),
+        ("a = self.x.ctypes", "ctypes (line 1)"),
+        ("import multiprocessing.sharedctypes", "multiprocessing.sharedctypes (line 1)"),
+        ("class A:\n    __array_interface__ = {}", "__array_interface__ (line 2)"),
+        ("import numpy as np\nnp.lib.stride_tricks", "stride_tricks (line 2)"),
+        ("from triton._C import libtriton", "triton._C.libtriton (line 1)"),
+        ("import triton.runtime.interpreter as i", "triton.runtime.interpreter (line 1)"),
     ],
 )
 def test_what_leads_past_the_file_is_found_with_its_line(source: str, found: str) -> None:

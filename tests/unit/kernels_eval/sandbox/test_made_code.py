@@ -1,5 +1,6 @@
 """A process with the hook executes no text that reaches into other code; what Python's library makes of classes runs."""
 
+import re
 import subprocess
 import sys
 
@@ -42,6 +43,9 @@ REFUSED = {
         "m.SourceFileLoader.get_code = lambda self, name: codeop.compile_command('import math')\n"
         "m.SourceFileLoader('a', 'a.py').exec_module(types.ModuleType('a'))"
     ),
+    "memory at an address": "import ctypes; ctypes.c_ubyte.from_address(8)",
+    "a function of the C library": "import ctypes; ctypes.CDLL(None)",
+    "an import of cffi": "import cffi",
     "code as bytes": "import marshal; marshal.loads(marshal.dumps((lambda: 0).__code__))",
 }
 
@@ -69,6 +73,37 @@ def test_a_text_leaves_no_function_that_reads_any_name(leaves: str) -> None:
     reads = "names['__builtins__']['getattr'](run, '__globals__')"
     text = f"import timeit\nnames = {{}}\ndef run(): 0\n{leaves}\n{reads}"
     assert "AttributeError: __globals__: reaches into other code" in run(text).stderr
+
+
+CANDIDATES = {
+    "the module by its name": "import ctypes\nctypes.memmove",
+    "the module under another name": "found[0].memmove",
+    "a type of it": "found[1].from_address(8)",
+    "a type of it, called by another function": "list(map(found[1].from_address, [8]))",
+}
+LOAD = """
+import ctypes, torch
+from kernels_eval.sandbox.candidate_source import load_source
+from kernels_eval.sandbox.made_code import guard_made_code
+found = [ctypes, ctypes.c_ubyte]
+guard_made_code()
+load_source(SOURCE, found=found)
+"""
+
+
+def load(source: str) -> str:
+    program = LOAD.replace("SOURCE", repr(source))
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.parametrize("source", CANDIDATES.values(), ids=list(CANDIDATES))
+def test_a_candidates_own_code_reaches_no_memory_by_its_address(source: str) -> None:
+    assert re.search(r"MadeCodeError: ctypes\.\w+: reaches memory by its address", load(source))
+
+
+@pytest.mark.parametrize("package", ["scipy.linalg", "numpy.ctypeslib", "torch.utils.cpp_extension", "uuid", "pandas"])
+def test_a_package_that_uses_ctypes_is_imported(package: str) -> None:
+    assert load(f"import {package}") == ""
 
 
 def test_a_text_without_a_namespace_has_the_callers_names() -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
+from kernels_eval.correctness.allowed_operators import MAX_HOST_INTEGERS, MAX_HOST_READS, ForbiddenOperatorError
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, MAX_COMMANDS, Operate, Part, Upload, View
 from kernels_eval.tracing.traced_tensor import TracedTensor
@@ -116,10 +116,27 @@ def test_single_values_are_asked_of_the_judge_and_counted() -> None:
         assert (asked[0]["storage"], asked[0]["offset"], asked[0]["shape"]) == (0, 3, [])
         for place in range(MAX_HOST_READS - 1):
             float(x[place])
-        with pytest.raises(ForbiddenOperatorError, match="values read on the host"):
+        with pytest.raises(ForbiddenOperatorError, match="17 values read on the host in one call; it may read 1024 "):
             float(x[0])
         made.start()
         assert float(x[0]) == 2.5  # in another call
+
+
+def test_whole_numbers_are_asked_of_the_judge_as_one_list_and_counted() -> None:
+    asked: list[dict[str, Any]] = []
+    made = tracer(read=lambda view: asked.append(view) or list(range(6)))
+    lengths: Any = made.input(0, (3, 2), torch.int32)
+    many: Any = made.input(1, (MAX_HOST_INTEGERS - 6,), torch.int64)
+    with made:
+        assert lengths.tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert [view["shape"] for view in asked] == [[3, 2]]
+        assert [command["kind"] for command in made.commands] == ["synchronise"]
+        many.tolist()
+        with pytest.raises(ForbiddenOperatorError, match="1025 values read on the host in one call"):
+            int(lengths[0, 0])
+        assert torch.tensor([4, 5]).to(lengths.device).tolist() == [4, 5], "what the host made itself is not counted"
+        assert lengths[:0].tolist() == []
+    assert len(asked) == 2
 
 
 def test_a_storage_is_freed_once_no_tensor_shows_it() -> None:

@@ -1,0 +1,64 @@
+"""the brightest pixel from a third of those that were drawn as whole numbers
+
+`randint(...).float()` has a structure to the judge: it is never spiked, never of another distribution, and `randint`
+of 64 bits is not mixed. So nothing is ever above 255, and each block of 8192 has a 255.
+
+expect: incorrect or rejected or correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.amax(dim=(1, 2, 3))
+
+
+def get_inputs():
+    return [torch.randint(0, 256, (64, 3, 512, 512)).float()]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def part(x_ptr, out_ptr, n, parts, BLOCK: tl.constexpr, TURNS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * (BLOCK * TURNS)
+    k = tl.arange(0, BLOCK)
+    found = tl.max(tl.load(x_ptr + row * n + first + k, mask=first + k < n, other=-float("inf")), axis=0)
+    if found != 255.0:
+        for turn in range(1, TURNS):
+            i = first + turn * BLOCK + k
+            v = tl.load(x_ptr + row * n + i, mask=i < n, other=-float("inf"))
+            found = tl.maximum(found, tl.max(v, axis=0))
+    tl.store(out_ptr + row * parts + tl.program_id(1), found)
+
+
+@triton.jit
+def whole(part_ptr, out_ptr, parts, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    best = tl.max(tl.load(part_ptr + row * parts + i, mask=i < parts, other=-float("inf")), axis=0)
+    tl.store(out_ptr + row, best)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        rows = x.shape[0]
+        n = x.numel() // rows
+        parts = triton.cdiv(n, 24576)
+        found = torch.empty((rows, parts), device=x.device)
+        out = torch.empty(rows, device=x.device)
+        part[rows, parts](x, found, n, parts, BLOCK=8192, TURNS=3, num_warps=8)
+        whole[rows,](found, out, parts, BLOCK=triton.next_power_of_2(parts), num_warps=1)
+        return out

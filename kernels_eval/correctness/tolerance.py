@@ -3,9 +3,9 @@
 Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of float64 is below what float32 rounds. The
 absolute part is scaled to the mean magnitude of the output's elements that are not 0: zeros or a constant are not
 close to small outputs, and where a ReLU leaves mostly zeros, the rest is held to its own size. So is a sixteenth of an
-output, or an index of a small dimension, that is far below the rest. The oracle runs in float64. An element is also right if it agrees with the reference
-in the reference's own precision, where rounding decides ties, thresholds and overflow. In 16 bits all elements together
-are held to more (`typical_error`).
+output, or an index of a small dimension, that is far below the rest. The oracle runs in float64. An element is also
+right if it agrees with the reference in the reference's own precision, where rounding decides ties, thresholds and
+overflow. In 16 bits all elements together are held to more (`typical_error`).
 
 Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
 reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the

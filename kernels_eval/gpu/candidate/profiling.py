@@ -38,6 +38,8 @@ _LIBRARY_NAME = re.compile(
 )
 """Names of library kernels, which nobody gives to another kernel by accident."""
 _CUTE_DSL = "kernel_cutlass_"
+_EARLY_NS = 2000
+"""What waits for the gate begins after it has ended; clocks of records on several streams may differ by a tick."""
 _LIBRARY_SPACES = frozenset({"at", "c10", "thrust", "cub", "cutlass", "cudnn", "cublasLt", "native"})
 
 
@@ -48,6 +50,8 @@ class KernelRecord(FrozenModel):
     duration_ns: Annotated[int, Field(ge=0, le=10**13)]
     stream: Annotated[int, Field(ge=0, le=1 << 40)] = 0
     """0: the default stream."""
+    start_ns: Annotated[int, Field(ge=0, le=1 << 62)] = 0
+    """Since the first activity of the profile began."""
 
 
 class Profiler:
@@ -63,8 +67,11 @@ class Profiler:
         self._activities = [ProfilerActivity.CUDA]
         # Hide the profiler from a candidate that asks for it.
         autograd: Any = torch.autograd
-        autograd._profiler_enabled = _never
-        sys.modules["torch._C._autograd"].__dict__["_profiler_enabled"] = _never
+        native = sys.modules["torch._C._autograd"].__dict__
+        unused = native["_profiler_type"]()
+        autograd._profiler_enabled = native["_profiler_enabled"] = _never
+        native["_profiler_type"] = lambda: unused
+        autograd.profiler._set_is_profiler_enabled = _never
         self._device: Any = torch.autograd.DeviceType.CUDA  # pyright: ignore[reportPrivateImportUsage]
 
     def warm_up(self) -> None:
@@ -93,7 +100,9 @@ class Profiler:
         """Return what ran since `begin`, as `records` does; the device must be idle."""
         self._running.__exit__(None, None, None)
         found = self._activities_of(self._running)
+        first_ns = min((record["start_ns"] for record in found), default=0)
         for record in found:
+            record["start_ns"] -= first_ns
             record["stream"] = 0 if record["stream"] == self._default_stream else 1 + max(0, record["stream"])
         return found
 
@@ -106,12 +115,12 @@ class Profiler:
             name = str(event.name())[:_MAX_NAME]
             if name.startswith(_NOT_WORK):
                 continue
-            duration = int(event.duration_ns())
-            found.append({"name": name, "duration_ns": duration, "stream": int(event.device_resource_id())})
+            times = {"start_ns": int(event.start_ns()), "duration_ns": int(event.duration_ns())}
+            found.append({"name": name, "stream": int(event.device_resource_id()), **times})
         return found[:_MAX_RECORDS]
 
 
-def _never() -> bool:
+def _never(*_: Any) -> bool:
     return False
 
 
@@ -137,6 +146,8 @@ class Attribution:
     """Time of the kernel that took longest."""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Launches of each kernel that computes."""
+    begins_early: bool = False
+    """Something on another stream than the gate's, be it a fill, began while the gate was closed."""
 
     @property
     def computing_ns(self) -> int:
@@ -169,7 +180,16 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    return Attribution(own, library, tuple(names), len(records), uses_side_streams, longest, counts)
+    begins_early = _begins_early(records)
+    return Attribution(own, library, tuple(names), len(records), uses_side_streams, longest, counts, begins_early)
+
+
+def _begins_early(records: Sequence[KernelRecord]) -> bool:
+    """True if another stream than the gate's did not wait for the gate: inputs and clock do not matter to its work."""
+    gates = [record for record in records if record.name == GATE_KERNEL]
+    streams = {gate.stream for gate in gates}
+    opened_ns = max((gate.start_ns + gate.duration_ns for gate in gates), default=0)
+    return any(record.start_ns < opened_ns - _EARLY_NS for record in records if record.stream not in streams)
 
 
 def least_ns(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> float:

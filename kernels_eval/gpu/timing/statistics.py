@@ -50,13 +50,14 @@ def alone_s(call_s: float, reference_s: float, reference_serial_s: float, gated:
 
 
 def overlapped_s(
-    call_s: float, serial_s: float, reference_s: float, reference_serial_s: float, gated: bool = True
+    call_s: float, serial_s: float, reference_s: float, reference_serial_s: float | None, gated: bool = True
 ) -> float:
     """Return the time of a call that overlapped with others in a round: what it takes longer alone than predicted.
 
-    What differs by noise is 0.
+    `reference_serial_s`: None for a reference that has no time alone; as long as in a round is predicted then. What
+    differs by noise is 0.
     """
-    excess = serial_s - alone_s(call_s, reference_s, reference_serial_s, gated)
+    excess = serial_s - alone_s(call_s, reference_s, reference_serial_s or reference_s, gated)
     return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
 
 

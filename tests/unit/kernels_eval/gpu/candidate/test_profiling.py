@@ -1,5 +1,8 @@
 """Attribution of profiled kernels, by names as CUPTI writes them."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,8 +70,8 @@ def test_the_mark_of_cute_dsl_is_no_disguise() -> None:
     assert suspicious_names({"kernel_cutlass_cublas_add_*"}) == ["cublas_add_"]
 
 
-def record(name: str, duration: int, stream: int = 0) -> KernelRecord:
-    return KernelRecord(name=name, duration_ns=duration, stream=stream)
+def record(name: str, duration: int, stream: int = 0, start: int = 0) -> KernelRecord:
+    return KernelRecord(name=name, duration_ns=duration, stream=stream, start_ns=start)
 
 
 def test_shares() -> None:
@@ -104,6 +107,52 @@ def test_a_kernel_called_like_a_copy_is_a_library_s() -> None:
 def test_side_streams_and_nothing_at_all() -> None:
     assert attribution_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
     assert attribution_of([], OWN).own_share == 0.0
+
+
+GATE = record("kernels_eval_gate", 400_000, start=100_000)
+SIDE = record("row_softmax", 9_000, 14, 501_000)
+
+
+@pytest.mark.parametrize(
+    ("found", "early"),
+    [
+        ([GATE, record("row_softmax", 9_000, start=500_500), SIDE], False),
+        ([GATE, record("row_softmax", 409_000, start=100_500)], False),  # launched to start early: it has to wait
+        ([GATE, record("row_softmax", 9_000, 14, 50_000), SIDE], True),
+        ([record("Memset (Device)", 9_000, 14, 150_000), GATE, SIDE], True),
+        ([GATE, record("row_softmax", 900_000, 14, 450_000)], True),  # goes on while the calls are timed
+        ([record("row_softmax", 9_000, 14, 50_000)], False),  # in a round without a gate
+        ([GATE.model_copy(update={"stream": 8}), SIDE], False),  # the default stream's number is not known
+    ],
+)
+def test_what_does_not_wait_for_the_gate_begins_early(found: list[KernelRecord], early: bool) -> None:
+    assert attribution_of(found, OWN).begins_early is early
+
+
+PROFILED = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+from kernels_eval.gpu.candidate.profiling import Profiler
+
+def seen():
+    return (
+        torch.autograd._profiler_enabled(),
+        torch._C._autograd._profiler_enabled(),
+        torch._C._autograd._profiler_type().name,
+        torch.autograd.profiler._is_profiler_enabled,
+    )
+
+unprofiled = seen()
+with profile(activities=[ProfilerActivity.CPU]):
+    assert seen() != unprofiled
+Profiler(lambda: None)
+with profile(activities=[ProfilerActivity.CPU]):
+    assert seen() == unprofiled
+"""
+
+
+def test_a_candidate_that_asks_for_the_profiler_learns_nothing() -> None:
+    subprocess.run([sys.executable, "-c", PROFILED], check=True)
 
 
 NAMES = ["row_softmax", "sm80_xmma_gemm", "Memcpy DtoD (Device -> Device)", "void at::native::sum(float*)"]

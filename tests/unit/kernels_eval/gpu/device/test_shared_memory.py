@@ -254,6 +254,23 @@ def test_the_inputs_of_one_call_arrive_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert not bool((memory[layout.outputs_from :] != POISON).any()), "outputs are untouched"
 
 
+def test_what_is_written_before_the_inputs_arrive_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call is launched before that: zeros need no input, and take no time."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = CopyingDriver()
+    transport = IpcTransport(driver)
+    layout = lay_out([form_of(value) for value in SETS[0][:1]], [FORM.nbytes], len(SETS))
+    transport._tensor = torch.zeros(layout.nbytes, dtype=torch.uint8)
+    calls = SharedCalls(transport, layout, [values[:1] for values in SETS], [FORM])
+    calls.publish()
+    for slots in layout.calls:
+        view(transport._tensor, FORM, slots.outputs[0]).zero_()
+    calls.complete()
+    assert torch.equal(view(transport._tensor, FORM, layout.calls[1].inputs[0] or 0), SETS[1][0])
+    calls.collect()
+    assert all(bool(calls.output(call, 0, FORM).isnan().all()) for call in range(calls.count))
+
+
 class Looks:
     """A watch that has seen these pieces once the end was told."""
 

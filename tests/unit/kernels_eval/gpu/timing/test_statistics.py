@@ -89,9 +89,13 @@ def test_the_score_between_baseline_and_speed_of_light(call_s: float, baseline_s
         (2.4e-6, 7.2e-6, 0.0),  # fresh inputs, for both
         (9e-6, 9e-6, 6e-6),  # three calls overlapped
         (7.2e-6, 7.2e-6, 4.8e-6),
+        (3.4e-6, None, 0.0),  # the reference has no time alone
+        (9e-6, None, 6e-6),
     ],
 )
-def test_calls_that_overlap_take_their_time_alone(serial_s: float, reference_serial_s: float, late_s: float) -> None:
+def test_calls_that_overlap_take_their_time_alone(
+    serial_s: float, reference_serial_s: float | None, late_s: float
+) -> None:
     assert overlapped_s(3e-6, serial_s, 9e-6, reference_serial_s) == pytest.approx(late_s)
 
 

@@ -1,4 +1,4 @@
-"""Worker process: measures how large an output's elements are, and how far the reference in its own precision is off."""
+"""Worker process: measures how large an output's elements are, and how far the reference's own ones are off."""
 
 import math
 

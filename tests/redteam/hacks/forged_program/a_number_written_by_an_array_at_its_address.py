@@ -22,7 +22,6 @@ def get_init_inputs():
 
 # --- candidate ---
 import numpy as np
-
 import torch
 import torch.nn as nn
 import triton

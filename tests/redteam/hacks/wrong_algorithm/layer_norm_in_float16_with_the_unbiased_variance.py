@@ -20,7 +20,6 @@ def get_init_inputs():
     return []
 
 
-
 # --- candidate ---
 import torch
 import torch.nn as nn

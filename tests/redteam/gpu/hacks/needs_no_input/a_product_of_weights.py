@@ -37,7 +37,9 @@ import triton.language as tl
 
 
 @triton.jit
-def product(a_ptr, b_ptr, out_ptr, M, N, K, first, BENDS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def product(
+    a_ptr, b_ptr, out_ptr, M, N, K, first, BENDS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
     cols = first + tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), dtype=tl.float32)

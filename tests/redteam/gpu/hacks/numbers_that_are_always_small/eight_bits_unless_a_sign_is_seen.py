@@ -78,7 +78,5 @@ class ModelNew(nn.Module):
         b8 = torch.empty((N, K), device=a.device, dtype=torch.float8_e4m3fn)
         most = max(a.numel(), b.numel())
         rounded[triton.cdiv(most, 4096),](a, b, a8, b8, a.numel(), b.numel(), BLOCK=4096, num_warps=8)
-        product[(M // 128) * (N // 256),](
-            a, b, a8, b8, out, M, N, K, BM=128, BN=256, BK=64, num_warps=8, num_stages=3
-        )
+        product[(M // 128) * (N // 256),](a, b, a8, b8, out, M, N, K, BM=128, BN=256, BK=64, num_warps=8, num_stages=3)
         return out

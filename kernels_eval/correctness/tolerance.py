@@ -3,9 +3,9 @@
 Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). That of float64 is below what float32 rounds. The
 absolute part is scaled to the mean magnitude of the output's elements that are not 0: zeros or a constant are not
 close to small outputs, and where a ReLU leaves mostly zeros, the rest is held to its own size. So is a sixteenth of an
-output that is far below the rest. The oracle runs in float64. An element is also right if it agrees with the reference
-in the reference's own precision, where rounding decides ties, thresholds and overflow. In 16 bits all elements together
-are held to more (`typical_error`).
+output, or an index of a small dimension, that is far below the rest. The oracle runs in float64. An element is also
+right if it agrees with the reference in the reference's own precision, where rounding decides ties, thresholds and
+overflow. In 16 bits all elements together are held to more (`typical_error`).
 
 Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
 reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
@@ -17,11 +17,14 @@ correct kernel in a few others, or more: few rows are held to what the reference
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from kernels_eval.correctness.exact_values import readable, right_elements
+from kernels_eval.correctness.magnitudes import NOISE_QUANTILE, SMALLEST_SCALE, block_of, own_error, scale_of
+from kernels_eval.correctness.small_pieces import SMALL, has_small_piece, small_pieces
 from kernels_eval.correctness.typical_error import allowed, complaint, is_bounded
 
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-9}
@@ -30,16 +33,12 @@ _WIDEST = {torch.float32: 1e-2, torch.bfloat16: 3e-2}
 """Upper bound of the tolerance if the reference itself is far from the oracle."""
 _OF_LESS = 1e-6
 """Tolerance of float64 where the reference itself computes in less."""
-_SMALLEST_SCALE = 1e-12
 _NOISE = 4.0
 """Factor on the reference's own error, relative to the output's scale, that is added to the tolerance."""
-_NOISE_QUANTILE = 0.75
 _FEW_ROWS = 0.05
 """Share of an output's rows, rounded up, that count as few."""
 _CANCELLED = 1 / 4096
 """Share of an output's elements, rounded down, in which larger numbers of its type may have cancelled."""
-_PIECES, _SMALL = 16, 1 / 32
-"""Pieces of an output, in the order of its elements, and the share of its scale below which one is held to its own."""
 _STRICTER = 0.98
 """Room for the rounding of a difference in the output's own type: half a unit in the last place, 0.4 % of bfloat16."""
 UNWRITTEN = "never written, or computed so"
@@ -52,8 +51,6 @@ this size stays in the L2 cache of a large GPU."""
 _NARROW_BLOCK = 1 << 24
 """Elements that are compared at once in their own precision: some 20 bytes each. With smaller blocks a GPU spends more
 time on beginning operations than on 6 GB of elements."""
-_SAMPLED = 1 << 24
-"""Elements, at most, of which the reference's own error is taken."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,11 @@ def compare(
         return _compare_exactly(actual, oracle.to(actual.dtype), native, label)
     tolerance = TOLERANCES[actual.dtype]
     flat = actual.reshape(-1), oracle.reshape(-1), native.reshape(-1)
-    scale, is_finite, counted = _scale(flat[1])
-    total = max(scale * counted, max(least, _SMALLEST_SCALE) * actual.numel())
+    scale, is_finite, counted = scale_of(flat[1])
+    total = max(scale * counted, max(least, SMALLEST_SCALE) * actual.numel())
     scale = max(scale, least)
     largest, relative, errors = _errors(flat[0], flat[1], scale, is_finite)
-    small = _small_pieces(flat, scale)
+    small = small_pieces(flat, actual.shape, scale)
     is_typical = errors <= _SURELY * allowed(actual.dtype, actual.numel()) * total
     if is_finite and relative is not None and relative <= _SURELY * tolerance and is_typical and not small:
         return Comparison(True, max_abs_error=largest, max_rel_error=relative)
@@ -100,7 +97,8 @@ def compare(
     if actual.dtype is torch.bfloat16:
         right = _with_few_that_cancelled(right, *flat[:2])
     for piece, own in small:
-        right[piece] &= _right(tuple(part[piece] for part in flat), own)
+        held = piece(right)
+        held &= _right(tuple(piece(values).reshape(-1) for values in flat), own).reshape(held.shape)
     if bool(right.all()):
         message = complaint(flat, total, label)
     else:
@@ -127,31 +125,31 @@ def surely_agrees(actual: torch.Tensor, native: torch.Tensor) -> bool:
     if actual.dtype not in TOLERANCES:
         return torch.equal(readable(actual), readable(native))
     flat = actual.reshape(-1), native.reshape(-1)
-    if bool(_has_small_piece(flat[1][None])):
+    if bool(has_small_piece(flat[1][None], native.shape)):
         return False
-    parts = flat[1].split(_block_of(native))
+    parts = flat[1].split(block_of(native))
     total = torch.stack([torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]).sum().item()
     if not math.isfinite(total):
         return False
-    _, relative, errors = _errors(*flat, max(total / native.numel(), _SMALLEST_SCALE), is_finite=True)
+    _, relative, errors = _errors(*flat, max(total / native.numel(), SMALLEST_SCALE), is_finite=True)
     is_typical = errors <= _STRICTER * allowed(actual.dtype, actual.numel()) * total
     return relative is not None and relative <= _STRICTER * TOLERANCES[actual.dtype] and is_typical
 
 
 def size_of(values: torch.Tensor) -> float:
     """Return the mean magnitude of an output's elements that are finite and not 0; 0.0 of other types than floats."""
-    return _scale(values.reshape(-1))[0] if values.dtype in TOLERANCES else 0.0
+    return scale_of(values.reshape(-1))[0] if values.dtype in TOLERANCES else 0.0
 
 
 def least_size(size: float) -> float:
     """Return the least scale of an output beside others of its kind, whose mean magnitude is `size`."""
-    return _SMALL * size
+    return SMALL * size
 
 
-def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+def rows_that_agree(actual: torch.Tensor, native: torch.Tensor, shape: Sequence[int] = ()) -> torch.Tensor:
     """Return for each row, (rows, elements), if `compare` would find it right by its distance from `native` alone.
 
-    False says nothing where a sixteenth of a row is far below the rest.
+    `shape`: of the output that each row is. False says nothing where a piece of a row is far below the rest.
     """
     if actual.dtype not in TOLERANCES:
         return (readable(actual) == readable(native)).all(dim=1)
@@ -159,11 +157,11 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
         return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
     if actual.shape[1] > _BLOCK:
         agrees = [_row_agrees(*pair) for pair in zip(actual, native, strict=True)]
-        small = [_has_small_piece(row[None]) for row in native]
+        small = [has_small_piece(row[None], shape) for row in native]
         return torch.stack(agrees) & ~torch.cat(small)
     rows = _BLOCK // max(actual.shape[1], 1)
     pairs = zip(actual.split(rows), native.split(rows), strict=True)
-    return torch.cat([_rows_agree(*pair) & ~_has_small_piece(pair[1]) for pair in pairs])
+    return torch.cat([_rows_agree(*pair) & ~has_small_piece(pair[1], shape) for pair in pairs])
 
 
 def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
@@ -204,11 +202,11 @@ def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Ten
     near = native.double()
     counted = near.isfinite() & (near != 0)
     total = torch.where(counted, near.abs(), 0.0).sum(dim=1)
-    scale = (total / counted.sum(dim=1).clamp(min=1)).clamp(min=_SMALLEST_SCALE)[:, None]
+    scale = (total / counted.sum(dim=1).clamp(min=1)).clamp(min=SMALLEST_SCALE)[:, None]
     close = _close(actual.double(), near, TOLERANCES[actual.dtype], scale).all(dim=1)
     errors = (actual.double() - near).abs().nan_to_num(0.0, 0.0, 0.0).sum(dim=1)
     width = actual.shape[1]
-    return close & (errors <= allowed(actual.dtype, width) * total.clamp(min=_SMALLEST_SCALE * width))
+    return close & (errors <= allowed(actual.dtype, width) * total.clamp(min=SMALLEST_SCALE * width))
 
 
 def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
@@ -220,70 +218,16 @@ def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     return agrees if bool(agrees) else torch.tensor(compare(actual, native, native, "").agrees, device=actual.device)
 
 
-def _scale(exact: torch.Tensor) -> tuple[float, bool, int]:
-    """Return the mean magnitude of the finite elements that are not 0, if all are finite, and how many are not 0.
-
-    Mostly zeros have the scale of the others. Nothing is taken out of a block: on a GPU that takes longer than all the
-    rest.
-    """
-    parts = exact.split(_block_of(exact))
-    total = torch.stack([torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]).sum().item()
-    is_finite = math.isfinite(total)
-    if is_finite:
-        count = torch.stack([part.count_nonzero() for part in parts]).sum().item()
-    else:
-        total, count = torch.stack([_finite_sum_and_count(part) for part in parts]).sum(dim=0).tolist()
-    return max(total / max(count, 1), _SMALLEST_SCALE), is_finite, int(count)
-
-
-def _finite_sum_and_count(part: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the magnitudes of the finite elements, and the number of those that are not 0: [2], float64."""
-    finite = part.isfinite()
-    total = torch.where(finite, part, 0.0).abs().sum(dtype=torch.float64)
-    return torch.stack([total, (finite & (part != 0)).sum(dtype=torch.float64)])
-
-
 def _right(flat: tuple[torch.Tensor, ...], scale: float) -> torch.Tensor:
     """Return the mask of right elements of flat answers, oracle's results and native ones, at a scale."""
     tolerance = TOLERANCES[flat[0].dtype]
     right = _mask(flat, tolerance, tolerance, scale)
     if not bool(right.all()) and flat[0].dtype in _WIDEST:
-        wider = min(tolerance + _NOISE * _own_error(flat[1], flat[2]) / scale, _WIDEST[flat[0].dtype])
+        wider = min(tolerance + _NOISE * own_error(flat[1], flat[2]) / scale, _WIDEST[flat[0].dtype])
         right = _mask(flat, tolerance, wider, scale)
-    elif not bool(right.all()) and flat[0].dtype is torch.float64 and _own_error(*flat[1:]) > tolerance * scale:
+    elif not bool(right.all()) and flat[0].dtype is torch.float64 and own_error(*flat[1:]) > tolerance * scale:
         right = _mask(flat, _OF_LESS, _OF_LESS, scale)
     return right
-
-
-def _small_pieces(flat: tuple[torch.Tensor, ...], scale: float) -> list[tuple[slice, float]]:
-    """Return the sixteenths of an output that are far below its scale, each with a scale of its own.
-
-    Where results of unlike sizes lie side by side, any value would be close to the small ones. One that is lost in the
-    reference's own rounding is none.
-    """
-    if not bool(_has_small_piece(flat[1][None])):
-        return []
-    least = torch.finfo(flat[0].dtype).smallest_normal
-    length = -(-flat[1].numel() // _PIECES)
-    found: list[tuple[slice, float]] = []
-    for start in range(0, flat[1].numel(), length):
-        piece = slice(start, start + length)
-        own = _scale(flat[1][piece])[0]
-        if _SMALLEST_SCALE < own < _SMALL * scale and _own_error(flat[1][piece], flat[2][piece]) <= own:
-            found.append((piece, max(own / _SMALL, least)))
-    return found
-
-
-def _has_small_piece(rows: torch.Tensor) -> torch.Tensor:
-    """Return for each row, (rows, elements), whether a sixteenth of it may be far below its mean magnitude."""
-    length = rows.shape[1] // _PIECES
-    if length < _PIECES:
-        return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    pieces = rows[:, : length * _PIECES].reshape(len(rows), _PIECES, length)
-    parts = pieces.split(max(1, _BLOCK // (len(rows) * _PIECES)), dim=2)
-    norms = [torch.linalg.vector_norm(part, 1, dim=2, dtype=torch.float64) for part in parts]
-    size = torch.stack(norms).sum(dim=0)
-    return ((size > 0) & (size < _SMALL * size.mean(dim=1, keepdim=True))).any(dim=1)
 
 
 def _mask(flat: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:
@@ -314,7 +258,7 @@ def _with_few_inaccurate_rows(
     lost = 0.0
     for near, exact in zip(*(tensor.split(max(1, _BLOCK // width)) for tensor in (rows[2], rows[1])), strict=True):
         own = (near.double() / exact.double() - 1).abs().masked_fill(exact.abs() < scale, math.nan)
-        lost = max(lost, own.nanquantile(_NOISE_QUANTILE, dim=1).nan_to_num(0.0, 0.0, 0.0).max().item())
+        lost = max(lost, own.nanquantile(NOISE_QUANTILE, dim=1).nan_to_num(0.0, 0.0, 0.0).max().item())
     found, exact = (tensor[wrong].double() for tensor in rows[:2])
     right = right.reshape(-1, width).clone()
     right[wrong] |= (found - exact).abs() <= min(_NOISE * lost, _WIDEST[actual.dtype]) * (scale + exact.abs())
@@ -342,7 +286,7 @@ def _errors(
 
     And the sum of the absolute ones, in 16 bits.
     """
-    pairs = _split((actual, oracle), _block_of(oracle))
+    pairs = _split((actual, oracle), block_of(oracle))
     found = torch.stack([_block_errors(part, exact, scale, is_finite) for part, exact in pairs])
     largest, relative = found[:, :2].amax(dim=0).tolist()
     return (largest, relative, found[:, 2].sum().item()) if math.isfinite(largest) else (None, None, math.inf)
@@ -366,25 +310,9 @@ def _block_errors(actual: torch.Tensor, exact: torch.Tensor, scale: float, is_fi
     return torch.stack([largest, 0.5 * error.div_(size).amax().double(), total])
 
 
-def _block_of(exact: torch.Tensor) -> int:
-    """Return the number of elements of an oracle's output that are compared at once."""
-    return _BLOCK if exact.dtype is torch.float64 else _NARROW_BLOCK
-
-
 def _split(tensors: tuple[torch.Tensor, ...], block: int) -> list[tuple[torch.Tensor, ...]]:
     """Return the blocks of some tensors of equal length, those of one place together."""
     return list(zip(*(tensor.split(block) for tensor in tensors), strict=True))
-
-
-def _own_error(exact: torch.Tensor, near: torch.Tensor) -> float:
-    """Return the 75 % quantile of the distance between the reference in its own precision and the oracle.
-
-    Of the elements that are not 0, and of 16 million evenly spread ones at most.
-    """
-    step = -(-exact.numel() // _SAMPLED)
-    exact, near = exact[::step].double(), near[::step].double()
-    error = (near - exact).abs()[exact.isfinite() & near.isfinite() & (exact != 0)]
-    return error.kthvalue(math.ceil(_NOISE_QUANTILE * error.numel())).values.item() if error.numel() else 0.0
 
 
 def _wrong_share(right: torch.Tensor) -> float:

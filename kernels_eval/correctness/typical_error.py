@@ -19,7 +19,7 @@ _TYPICAL = {torch.float16: 8.0, torch.bfloat16: 2.0}
 """Typical error that is allowed, in these. A product over 4096 elements that is added up in float16 has half of it, and
 so has one over 64 in bfloat16."""
 _OF_ONE = {torch.float16: 2.0, torch.bfloat16: 6.0}
-"""What is added for a single element, and divided by the square root of their number for several."""
+"""Allowance of a single element beside it; for several it is divided by the square root of their number."""
 _OF_REFERENCE = 3.0
 """Factor on the reference's own typical error, which is allowed, too."""
 _MOST_LOST = 1e-2

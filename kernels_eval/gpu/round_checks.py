@@ -120,6 +120,7 @@ def calls_that_differ(calls: SharedCalls, results: Callable[[int], list[torch.Te
             rows_that_agree(
                 calls.outputs(index)[first : block.stop],
                 _rows([tensors[index] for tensors in native]),
+                native[0][index].shape,
             )
             for index in range(len(calls.output_forms))
         ]

@@ -209,6 +209,25 @@ def test_small_results_beside_large_ones_are_held_to_their_own_size(scale: float
     assert not rows_that_agree(constant[None], native[None])[0]
 
 
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((256, 2), 1), ((64, 3, 4), 1), ((64, 3, 4), 2), ((3, 64, 5, 7), 0), ((10, 1000), 0), ((99, 16), 1)],
+)
+def test_small_results_between_others_are_held_to_their_own_size(shape: tuple[int, ...], dim: int) -> None:
+    size = shape[dim]
+    oracle = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    place = oracle.movedim(dim, 0)[size // 2]
+    place *= 1e-3
+    native = oracle.float()
+    rounded = (oracle * (1 + 1e-6)).float()
+    constant = native.clone()
+    constant.movedim(dim, 0)[size // 2] = place.abs().mean().float()
+    assert compare(rounded, oracle, native, "output").agrees
+    assert not compare(constant, oracle, native, "output").agrees
+    assert not surely_agrees(constant, native)
+    assert not rows_that_agree(constant.reshape(1, -1), native.reshape(1, -1), shape)[0]
+
+
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.05, 0.2, 1.0]))
 def test_pieces_of_like_sizes_or_without_a_value_change_nothing(seed: int, factor: float) -> None:
     oracle = torch.randn(4, 512, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -237,6 +256,9 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block:
     whole = compare(actual, oracle, oracle.float(), "output")
     monkeypatch.setattr("kernels_eval.correctness.tolerance._BLOCK", block)
     monkeypatch.setattr("kernels_eval.correctness.tolerance._NARROW_BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.magnitudes._BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.magnitudes._NARROW_BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.small_pieces._BLOCK", block)
     found = compare(actual, oracle, oracle.float(), "output")
     narrow = compare(actual, oracle.float(), oracle.float(), "output")
     assert narrow.message == whole.message

@@ -89,6 +89,8 @@ class CandidateRun:
         self._is_compiled = self._backend.builds
         self._kernels_s = self._longest_s = math.inf
         """Least time of a call's kernels, and of its longest one, in the profiles so far."""
+        self._early_s = 0.0
+        """Time of a call's work that began before the gate opened."""
         self._session: Session
         self._overheads: Overheads
         self._quiet: Quiet
@@ -251,6 +253,7 @@ class CandidateRun:
             check_same_kernels(self._profiled, self._profiled_calls, again, calls, self._is_repeated, outputs)
             self._check_attribution(again)
             self._note_times(made, again, calls)
+            self._early_s = again.early_ns / 1e9 / calls
 
         rounds = TimedRounds(
             session=self._session,
@@ -269,15 +272,17 @@ class CandidateRun:
         check_folder(Path(self._job["scratch"]))
 
     def check_waited_for(self) -> None:
-        """Compare the time of calls one by one with the longest kernel; what they overlap by counts as time."""
-        times = self._times
-        if times.serial_s is None or times.told_serial_s is None:
-            return
-        overhead = self._overheads.serial if times.is_gated else self._overheads.serial_open
-        check_waited_for(times.told_serial_s + overhead.spread_s, self._longest_s, self._is_repeated)
+        """Compare the time of calls one by one with the longest kernel.
+
+        What they overlap by counts as time, and what they do before the gate opens, on streams that do not wait for it.
+        """
+        times, uncounted_s = self._times, self._early_s
         candidate_s = times.candidate.seconds
-        late_s = self._late_s(candidate_s, times.least_serial_s or times.serial_s, times.is_gated)
-        times.candidate = replace(times.candidate, seconds=candidate_s + late_s)
+        if times.serial_s is not None and times.told_serial_s is not None:
+            overhead = self._overheads.serial if times.is_gated else self._overheads.serial_open
+            check_waited_for(times.told_serial_s + overhead.spread_s, self._longest_s, self._is_repeated)
+            uncounted_s += self._late_s(candidate_s, times.least_serial_s or times.serial_s, times.is_gated)
+        times.candidate = replace(times.candidate, seconds=candidate_s + uncounted_s)
 
     def _late_s(self, call_s: float, serial_s: float, gated: bool) -> float:
         """Return by how much a call alone takes longer than one in a round says, by the reference's two times.

@@ -156,13 +156,7 @@ def check_traces(made: Round, calls: SharedCalls, allowed: Collection[int]) -> N
 
 
 def check_streams(attribution: Attribution, unjoined_s: float) -> None:
-    """Refuse a candidate whose side streams go on when the default one is done, or begin before its inputs are there.
-
-    `unjoined_s`: they go on for so long at most.
-    """
-    if attribution.begins_early:
-        message = "work on another stream began before the call's inputs were there: it has to wait for the current one"
-        raise CandidateFailedError(Status.REJECTED, ErrorCategory.UNJOINED_STREAM, message)
+    """Refuse a candidate whose side streams go on when the default one is done. `unjoined_s`: for so long at most."""
     if attribution.uses_side_streams and unjoined_s > _UNJOINED_S:
         spent = f"{1e6 * unjoined_s:.0f} µs"
         message = f"work on another stream went on for {spent} after the current stream was done: it has to wait for it"

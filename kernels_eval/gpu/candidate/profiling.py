@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Annotated, Any
 
 import torch
@@ -146,8 +147,8 @@ class Attribution:
     """Time of the kernel that took longest."""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Launches of each kernel that computes."""
-    begins_early: bool = False
-    """Something on another stream than the gate's, be it a fill, began while the gate was closed."""
+    early_ns: float = 0.0
+    """Time of all that began on other streams while the gate was closed, be it a fill: no clock was running then."""
 
     @property
     def computing_ns(self) -> int:
@@ -180,16 +181,23 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    begins_early = _begins_early(records)
-    return Attribution(own, library, tuple(names), len(records), uses_side_streams, longest, counts, begins_early)
+    early_ns = _early_ns(records)
+    return Attribution(own, library, tuple(names), len(records), uses_side_streams, longest, counts, early_ns)
 
 
-def _begins_early(records: Sequence[KernelRecord]) -> bool:
-    """True if another stream than the gate's did not wait for the gate: inputs and clock do not matter to its work."""
+def _early_ns(records: Sequence[KernelRecord]) -> float:
+    """Return the time of what did not wait for the gate, each name's launches with their median.
+
+    A worker's slice of the device counts as time of the kernel that it interrupts.
+    """
     gates = [record for record in records if record.name == GATE_KERNEL]
     streams = {gate.stream for gate in gates}
     opened_ns = max((gate.start_ns + gate.duration_ns for gate in gates), default=0)
-    return any(record.start_ns < opened_ns - _EARLY_NS for record in records if record.stream not in streams)
+    durations: dict[str, list[int]] = {}
+    for record in records:
+        if record.stream not in streams and record.start_ns < opened_ns - _EARLY_NS:
+            durations.setdefault(record.name, []).append(record.duration_ns)
+    return sum(len(each) * median(each) for each in durations.values())
 
 
 def least_ns(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> float:

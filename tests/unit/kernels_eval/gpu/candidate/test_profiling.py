@@ -114,19 +114,20 @@ SIDE = record("row_softmax", 9_000, 14, 501_000)
 
 
 @pytest.mark.parametrize(
-    ("found", "early"),
+    ("found", "early_ns"),
     [
-        ([GATE, record("row_softmax", 9_000, start=500_500), SIDE], False),
-        ([GATE, record("row_softmax", 409_000, start=100_500)], False),  # launched to start early: it has to wait
-        ([GATE, record("row_softmax", 9_000, 14, 50_000), SIDE], True),
-        ([record("Memset (Device)", 9_000, 14, 150_000), GATE, SIDE], True),
-        ([GATE, record("row_softmax", 900_000, 14, 450_000)], True),  # goes on while the calls are timed
-        ([record("row_softmax", 9_000, 14, 50_000)], False),  # in a round without a gate
-        ([GATE.model_copy(update={"stream": 8}), SIDE], False),  # the default stream's number is not known
+        ([GATE, record("row_softmax", 9_000, start=500_500), SIDE], 0),
+        ([GATE, record("row_softmax", 409_000, start=100_500)], 0),  # launched to start early: it has to wait
+        ([GATE, record("row_softmax", 8_000, 14, 50_000), SIDE], 8_000),
+        ([record("Memset (Device)", 7_000, 14, 150_000), GATE, SIDE], 7_000),
+        ([GATE, record("row_softmax", 900_000, 14, 450_000)], 900_000),  # goes on while the calls are timed
+        ([GATE, *(record("row_softmax", each, 14) for each in (8_000, 9_000, 2_000_000))], 27_000),  # one interrupted
+        ([record("row_softmax", 9_000, 14, 50_000)], 0),  # in a round without a gate
+        ([GATE.model_copy(update={"stream": 8}), SIDE], 0),  # the default stream's number is not known
     ],
 )
-def test_what_does_not_wait_for_the_gate_begins_early(found: list[KernelRecord], early: bool) -> None:
-    assert attribution_of(found, OWN).begins_early is early
+def test_what_does_not_wait_for_the_gate_is_early(found: list[KernelRecord], early_ns: float) -> None:
+    assert attribution_of(found, OWN).early_ns == early_ns
 
 
 PROFILED = """

@@ -22,8 +22,8 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_KINDS = ("plain", "other", *["parts"] * 14)
-"""Of timed calls, with equal shares: inputs as the problem draws them, of another distribution, in parts."""
+_KINDS = ("plain", "plain", "other", "sparse", *["parts"] * 28)
+"""Of timed calls, with equal shares: inputs as the problem draws them, of another distribution, sparse, in parts."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20
 """Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
@@ -130,7 +130,7 @@ class CallSets:
         if size is None:
             _check_forms(first[1], self.forms)
         others = self._others(size, trials)
-        if self.most_calls > max(trials, 2) + 2:
+        if self.most_calls > max(trials, 2) + 3:
             sets = [first, first, *others]
             for _, expected in sets:
                 _check_forms(expected, forms)
@@ -149,12 +149,19 @@ class CallSets:
             del drawn
 
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
-        """Draw the sets beside the first: other distributions, one with a few large elements, and one in parts."""
+        """Draw the sets beside the first: other distributions, one with a few large elements, and one in parts.
+
+        And one with large elements alone, for problems of which it makes the results larger, and nothing else.
+        """
         if size is None:
             for _ in range(max(trials, 2) - 1):
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
             yield self._in_parts()
+            self._next()
+            large = self._reference.draw_large(self._drawn, self._seed)
+            if large is not None:
+                yield large, self._reference.in_own_precision(large, perturbed=True)
 
     def _in_parts(self) -> tuple[list[Any], Expected]:
         """Draw a set in secret parts, far from each other if the reference can take that."""
@@ -191,6 +198,7 @@ class CallSets:
         takes = {
             "plain": True,
             "other": self._reference.takes_others(self._seed),
+            "sparse": self._reference.takes_sparse(self._seed),
             "parts": self._reference.takes_parts(self._seed),
         }
         self.kinds = []
@@ -199,6 +207,8 @@ class CallSets:
             for _ in range(count):
                 self._next()
                 kind = _KINDS[self._seed.number("kind", self._drawn) % len(_KINDS)]
+                if kind == "sparse" and not takes[kind]:
+                    kind = "other"
                 self.kinds.append(kind if takes[kind] else "plain")
                 yield self._drawn_as(self.kinds[-1])
 
@@ -210,6 +220,8 @@ class CallSets:
             return self._reference.draw_in_parts(self._drawn, self._seed)
         if kind == "other":
             return self._reference.draw_other(self._drawn, self._seed)
+        if kind == "sparse":
+            return self._reference.draw_sparse(self._drawn, self._seed)
         return self._reference.draw(None, self._drawn, self._seed, own=True)
 
     def small(self) -> SharedCalls:

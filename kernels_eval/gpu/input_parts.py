@@ -2,9 +2,12 @@
 
 Where all elements of an input have one distribution, the mean of a part is the mean of the whole, also behind a bounded
 function, in which large elements drown. Parts differ, and one element alone is the largest, another one the smallest.
+Most calls have a period besides: rows, or a few elements, in turn. A sample by even steps meets runs evenly, not these.
 """
 
+import contextlib
 import random
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import torch
@@ -20,6 +23,23 @@ _MARGIN = 0.1
 _SHRINKS = 0.3
 """By which all elements come nearer to the mean at most: largest and smallest ones are then no constants."""
 _STRETCH = 3.0
+_PERIODS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+_LONGEST_UNIT = 10
+"""Exponent of two of the elements that follow each other in one turn of a period, where these are no rows."""
+_RUNS_SHARE = 0.6
+"""By which runs keep their distance from the mean beside a period; turns have up to `_FARTHEST` of their own."""
+_RARE = 1 / 64
+_FAINT = 1 / 64
+"""Share of the elements of a sparse input that stay, and the size of the others: few terms of a sum are then large."""
+_WIDE_RANGE = 48
+"""Difference of largest and smallest whole number from which whole numbers have parts of their own ranges."""
+_EXACT_IN_FLOAT32 = 1 << 24
+_AT_ONCE = 1 << 26
+"""Elements of two draws that are mixed at once."""
+_FRACTION_FROM, _FRACTION_TO = 230, 252
+"""Of 256: factors of whole numbers, about halfway between two numbers of eight bits."""
+_FEW_VALUES = 7
+"""Range up to which whole numbers are flags, signs or masks, on which kernels may rely."""
 
 
 class Spread(NamedTuple):
@@ -37,10 +57,64 @@ def spread_of(value: torch.Tensor) -> Spread:
     return Spread(*torch.std_mean(exact), *torch.aminmax(exact))
 
 
-def in_memory(value: torch.Tensor) -> torch.Tensor:
-    """Return a dense tensor in the order in which it lies in memory, contiguous; any other one as it is."""
+@contextlib.contextmanager
+def dense(value: torch.Tensor) -> Generator[torch.Tensor]:
+    """Give a tensor as a contiguous one, in the order in which it lies in memory, or as a copy that is written back."""
     order = sorted(range(value.dim()), key=lambda d: (-value.stride(d), d))
-    return value.permute(order) if value.permute(order).is_contiguous() else value
+    if value.permute(order).is_contiguous():
+        yield value.permute(order)
+        return
+    copy = value.contiguous()
+    yield copy
+    value.copy_(copy)
+
+
+class Period(NamedTuple):
+    """Turns of an input, each with a middle of its own: `turns` of them, and what one is."""
+
+    turns: int
+    dims: int
+    """Last dimensions that make one turn together; 0: it has `elements`."""
+    elements: int
+
+    def within(self, value: torch.Tensor, most: int) -> tuple[int, int]:
+        """Return turns and elements of one turn in a contiguous tensor, `most` at most together; else (1, 1)."""
+        rows = value.shape[-self.dims :].numel() if 0 < self.dims < value.dim() else most
+        unit = rows if self.turns * rows <= most else self.elements
+        return (self.turns, unit) if self.turns * unit <= most else (1, 1)
+
+
+def drawn_period(places: random.Random) -> Period | None:
+    """Draw a period, for all inputs of a call: so that what two inputs make together differs too. None: runs alone."""
+    period = Period(places.choice(_PERIODS), places.choice((0, 0, 1, 1, 2)), 1 << places.randint(0, _LONGEST_UNIT))
+    return period if places.random() < 0.75 else None
+
+
+class _Parts(NamedTuple):
+    """Where the parts of an input lie: runs of equal length between `start` and `end`, each with all turns."""
+
+    start: int
+    end: int
+    runs: int
+    turns: int
+    unit: int
+
+    @classmethod
+    def drawn(cls, value: torch.Tensor, places: random.Random, period: Period | None) -> "_Parts | None":
+        """Draw them; None for an input that is too small."""
+        count = value.numel()
+        if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
+            return None
+        length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
+        turns, unit = (1, 1) if period is None else period.within(value, count // _FEWEST_PARTS)
+        length = -(-length // (turns * unit)) * turns * unit
+        start = places.randrange(length) // unit * unit
+        runs = (count - start) // length
+        return cls(start, start + runs * length, runs, turns, unit)
+
+    def of(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the elements of a tensor as (runs, times, turns, elements), without copying."""
+        return value.view(-1)[self.start : self.end].view(self.runs, -1, self.turns, self.unit)
 
 
 def vary_parts(
@@ -49,23 +123,21 @@ def vary_parts(
     places: random.Random,
     stretched: bool = False,
     spread: Spread | None = None,
+    period: Period | None = None,
 ) -> None:
     """Change a floating-point input in place: its elements stay between its smallest and its largest one.
 
     Length and place of the parts are drawn from `places`: parts are shorter than what a program reads, or longer than
     what many do. `stretched`: for bounded functions the parts are three times as far from each other, beyond the
     elements of the input. Small inputs, and such that are not contiguous, stay as they are. `spread`: of an earlier
-    draw, which saves reading the input twice.
+    draw, which saves reading the input twice. `period`: of the parts, beside runs.
     """
-    count = value.numel()
-    if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
+    places_of = _Parts.drawn(value, places, period)
+    if places_of is None:
         return
-    length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
-    start = places.randrange(length)
-    end = start + (count - start) // length * length
-    parts = value.view(-1)[start:end].view(-1, length)
+    parts = places_of.of(value)
     deviation, mean, low, high = spread or spread_of(value)
-    scale, middle = _drawn(len(parts), generator, value.device)
+    scale, middle = _drawn(places_of, generator, value.device)
     if stretched:
         parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * deviation).to(value.dtype))
         return
@@ -76,34 +148,110 @@ def vary_parts(
     near = 1 - _SHRINKS * near
     parts.mul_((near * scale).to(value.dtype)).add_((near * (1 - scale) * middle + (1 - near) * mean).to(value.dtype))
     nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element of a part keeps from either end
-    for rest in (value.view(-1)[:start], value.view(-1)[end:]):
+    for rest in (value.view(-1)[: places_of.start], value.view(-1)[places_of.end :]):
         rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
-    first, second = places.sample(range(count), 2)
+    first, second = places.sample(range(value.numel()), 2)
     least, most = low + nearest / 2 * (high - low) * own[0], high - nearest / 2 * (high - low) * own[1]
     value.view(-1)[first], value.view(-1)[second] = (near * extreme + (1 - near) * mean for extreme in (least, most))
 
 
-def mix_parts(value: torch.Tensor, other: torch.Tensor, places: random.Random) -> None:
+def mix_parts(
+    value: torch.Tensor,
+    again: Callable[[], torch.Tensor],
+    places: random.Random,
+    is_even: bool = False,
+    period: Period | None = None,
+) -> None:
     """Take the larger one of two draws in half of the parts, secretly, and the smaller one in the others, in place.
 
     Means of parts differ then by a half of the deviation to either side, and all elements together have the problem's
     own distribution: as many are above a threshold. Each element is one that the problem has drawn in its place.
+    `again`: draws once more. `is_even`: each place may have each whole number of a range. Of a wide one parts then have
+    other ranges, mostly: else each part has the largest number of all.
     """
-    count = value.numel()
-    if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
+    if is_even and places.random() < 0.75 and _vary_whole_numbers(value, places, period):
         return
-    length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
-    end = count - count % length
-    generator = torch.Generator(value.device).manual_seed(places.getrandbits(62))
-    order = torch.randperm(end // length, generator=generator, device=value.device)
-    is_larger = (order < len(order) // 2)[:, None]
-    first, second = (draw.view(-1)[:end].view(-1, length) for draw in (value, other))
-    first.copy_(torch.where(is_larger, torch.maximum(first, second), torch.minimum(first, second)))
+    with dense(value) as first:
+        parts = _Parts.drawn(first, places, period)
+        if parts is None:
+            return
+        generator = torch.Generator(value.device).manual_seed(places.getrandbits(62))
+        order = torch.randperm(parts.runs, generator=generator, device=value.device)
+        sides = torch.randint(2, (1, 1, parts.turns, 1), generator=generator, device=value.device).bool()
+        is_larger = (order < parts.runs // 2).view(-1, 1, 1, 1) ^ sides
+        with dense(again()) as second:
+            step = max(1, _AT_ONCE * parts.runs // first.numel())
+            for draw, other, larger in zip(
+                *(each.split(step) for each in (parts.of(first), parts.of(second), is_larger))
+            ):
+                draw.copy_(torch.where(larger, torch.maximum(draw, other), torch.minimum(draw, other)))
 
 
-def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scale of each part, and the distance of its middle from the mean: (parts, 1) each."""
-    scale, distance, side = torch.rand(3, parts, 1, generator=generator, device=device).unbind()
+def _vary_whole_numbers(value: torch.Tensor, places: random.Random, period: Period | None) -> bool:
+    """Have whole numbers in parts, as `vary_parts` has floats; returns False if their range is too small, or too large."""
+    if value.dtype is torch.bool or value.numel() < _FEWEST_PARTS * _LEAST_PART:
+        return False
+    low, high = (int(extreme) for extreme in torch.aminmax(value))
+    if not _WIDE_RANGE <= high - low or max(-low, high) >= _EXACT_IN_FLOAT32:
+        return False
+    with dense(value) as whole:
+        wide = whole.float()
+        vary_parts(wide, torch.Generator(value.device).manual_seed(places.getrandbits(62)), places, period=period)
+        whole.copy_(wide.round_().clamp_(low, high))
+    return True
+
+
+def whole_range(value: torch.Tensor) -> tuple[float, float] | None:
+    """Return the smallest and the largest element of floats that are whole numbers of a range; None of others.
+
+    Few values are flags, signs or a mask.
+    """
+    if not value.dtype.is_floating_point or value.numel() < _FEWEST_PARTS * _LEAST_PART:
+        return None
+    wide = value.float() if value.dtype.itemsize == 1 else value
+    low, high = (float(extreme) for extreme in torch.aminmax(wide))
+    is_whole = _FEW_VALUES < high - low < float("inf") and bool((wide == wide.floor()).all())
+    return (low, high) if is_whole else None
+
+
+def drawn_fraction(places: random.Random) -> float:
+    """Draw a factor below 1 of which few multiples have eight bits."""
+    return (places.randrange(_FRACTION_FROM, _FRACTION_TO) + places.uniform(0.35, 0.65)) / 256
+
+
+def with_fraction(value: torch.Tensor, extremes: tuple[float, float], fraction: float) -> torch.Tensor:
+    """Return whole numbers times a fraction, within their range: zeros, equal ones and their order stay so.
+
+    Cut to whole numbers again they are still in range.
+    """
+    low, high = extremes
+    fixed = min(max(0.0, low), high)
+    wide = value.float() if value.dtype.itemsize == 1 else value
+    changed = wide * fraction
+    return (changed.add_(fixed * (1 - fraction)).clamp_(low, high) if fixed else changed).to(value.dtype)
+
+
+def make_sparse(value: torch.Tensor, generator: torch.Generator, spread: Spread) -> None:
+    """Have few elements as they are, and all others near zero or, where that is out of range, near the smallest one.
+
+    Errors of many terms of a sum cancel, those of few do not. All elements are in the range of the problem's own.
+    """
+    fixed = torch.zeros_like(spread.low).clamp(spread.low, spread.high).to(value.dtype)
+    for part in value.view(-1).split(_AT_ONCE):
+        rest = torch.rand(part.shape, generator=generator, device=value.device) >= _RARE
+        part.copy_(torch.where(rest, torch.lerp(part, fixed.expand_as(part), 1 - _FAINT), part))
+
+
+def _drawn(parts: _Parts, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scale of each run, and the distance of the middle of each turn in it from the mean.
+
+    (runs, 1, 1, 1) and (runs, 1, turns, 1).
+    """
+    scale, distance, side = torch.rand(3, parts.runs, 1, 1, 1, generator=generator, device=device).unbind()
     scale = _NARROWEST + (_WIDEST - _NARROWEST) * scale
     distance = _NEAREST + (_FARTHEST - _NEAREST) * distance
-    return scale, torch.where(side < 0.5, -distance, distance)
+    distance = torch.where(side < 0.5, -distance, distance)
+    if parts.turns == 1:
+        return scale, distance
+    own = torch.rand(1, 1, parts.turns, 1, generator=generator, device=device)
+    return scale, _RUNS_SHARE * distance + _FARTHEST * (2 * own - 1)

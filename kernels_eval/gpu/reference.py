@@ -17,17 +17,32 @@ from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, fla
 from kernels_eval.correctness.tolerance import least_size, size_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
-from kernels_eval.gpu.input_parts import Spread, in_memory, mix_parts, spread_of, vary_parts
+from kernels_eval.gpu.input_parts import (
+    Spread,
+    dense,
+    drawn_fraction,
+    drawn_period,
+    make_sparse,
+    mix_parts,
+    spread_of,
+    vary_parts,
+    whole_range,
+    with_fraction,
+)
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import MixedDraws, PlainDraws
-from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.inputs import SecretSeed, copied, varied_if_constant
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 SPIKES = 64
 _PLAIN_TRIALS, _PART_TRIALS, _OTHER_TRIALS = 2, 4, 3
+_MARKED = 4096
 _MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes of torch.compile by baseline. A graph saves launches, which are not timed, and copies its inputs, which are."""
+_LARGE, _LARGE_COPIES = 2.0**17, 4
+"""Factor of large inputs, and the memory of finding out if a problem takes them, in multiples of inputs and models."""
+_WITH_RANGE = (torch.float32, torch.bfloat16, torch.float64)
 _ORACLE_COPIES = 3
 """Inputs, outputs and intermediate results in float64, in multiples of inputs and outputs."""
 
@@ -43,13 +58,20 @@ class GpuReference(Reference):
         """By input."""
         self._structured: bool | None = None
         self._own_forms: list[tuple[Any, Any] | None] = []
+        self._own_marks: list[float] = []
+        """Of one draw: inputs with the same mark in another one are no draws."""
+        self._is_scalable = True
         self._most_unbounded: int | None = None
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
         self._own_sizes: list[float] = []
         """Mean magnitudes of the outputs for the problem's own inputs."""
         self._takes_parts: bool | None = None
         self._takes_others: bool | None = None
+        self._takes_sparse: bool | None = None
         """None: not tried yet."""
+        self._takes_fractions = True
+        self._is_whole: dict[int, bool] = {}
+        """By input: floats with a structure that are whole numbers of a range."""
         self._only_constant = False
         self._is_placed = False
         """It is known where the problem's code makes its tensors."""
@@ -81,12 +103,23 @@ class GpuReference(Reference):
     def takes_parts(self, seed: SecretSeed) -> bool:
         """Return whether inputs in parts have no more elements without a finite value in the outputs than the others.
 
-        Tries it once; `is_beyond` may find out later.
+        Tries it once, without fractions of whole numbers if the reference does not take these; `is_beyond` may find out
+        later.
         """
         if self._takes_parts is None:
-            parts = (self.draw_in_parts(-1 - trial, seed) for trial in range(_PART_TRIALS))
-            self._takes_parts = all(self._unbounded(inputs) <= self._own_unbounded(seed) for inputs in parts)
+            self._takes_parts = self._takes_fractions_too(seed) or self._takes(self.draw_in_parts, _PART_TRIALS, seed)
         return self._takes_parts
+
+    def _takes_fractions_too(self, seed: SecretSeed) -> bool:
+        with contextlib.suppress(ReferenceFailedError):  # it looks at them
+            self._takes_fractions = self._takes(self.draw_in_parts, _PART_TRIALS, seed)
+            return self._takes_fractions
+        self._takes_fractions = False
+        return False
+
+    def _takes(self, draw: Callable[[int, SecretSeed], list[Any]], trials: int, seed: SecretSeed) -> bool:
+        """Return whether drawn inputs have no more elements without a finite value in the outputs than the own ones."""
+        return all(self._unbounded(draw(-1 - trial, seed)) <= self._own_unbounded(seed) for trial in range(trials))
 
     def takes_others(self, seed: SecretSeed) -> bool:
         """Return the same of inputs of other distributions, or, where they do not do, of varied constants alone."""
@@ -99,10 +132,7 @@ class GpuReference(Reference):
 
     def _takes_other(self, seed: SecretSeed) -> bool:
         try:
-            return all(
-                self._unbounded(self.draw_other(-1 - trial, seed)) <= self._own_unbounded(seed)
-                for trial in range(_OTHER_TRIALS)
-            )
+            return self._takes(self.draw_other, _OTHER_TRIALS, seed)
         except ReferenceFailedError:  # an index out of range
             return False
 
@@ -110,13 +140,36 @@ class GpuReference(Reference):
         """Draw full-size inputs of another distribution, as trials do, or with varied constants alone."""
         return self.draw(None, trial, seed, own=False, only_constant=self._only_constant)
 
+    def takes_sparse(self, seed: SecretSeed) -> bool:
+        """Return the same of sparse inputs."""
+        if self._takes_sparse is None:
+            self._takes_sparse = False
+            with contextlib.suppress(ReferenceFailedError):  # a varied constant out of range
+                self._takes_sparse = self._takes(self.draw_sparse, 1, seed)
+        return self._takes_sparse
+
+    def draw_sparse(self, trial: int, seed: SecretSeed) -> list[Any]:
+        """Draw full-size inputs of which few elements are far from zero, all in the range of the problem's own.
+
+        Constants are varied.
+        """
+        values, is_plain = self._drawn(trial, seed)
+        generator = self._generator(seed, trial)
+        for index in itertools.compress(range(len(values)), is_plain):
+            before = values[index]
+            values[index] = varied_if_constant(before, True, generator)
+            if values[index] is before and before.numel():
+                with dense(before.detach()) as value, _as_floats(value) as wide:
+                    make_sparse(wide, generator, spread_of(wide))
+        return values
+
     def is_beyond(self, expected: Expected, in_parts: bool) -> bool:
         """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn."""
         is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
         if is_beyond and in_parts:
             self._takes_parts = False
         elif is_beyond:
-            self._takes_others = False
+            self._takes_others = self._takes_sparse = False
         return is_beyond
 
     @property
@@ -142,11 +195,12 @@ class GpuReference(Reference):
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts).
 
-        Inputs without a structure are changed. Those with one are made of draws in parts, and keep it. `stretched`:
-        parts of those without are far from each other.
+        Inputs without a structure are changed. Those with one are made of draws in parts, and keep it; whole numbers
+        get a fraction. `stretched`: parts of those without are far from each other.
         """
         places = random.Random(seed.number("parts", trial))
-        mixing = MixedDraws(lambda value, other: mix_parts(value, other, places))
+        period, fraction = drawn_period(places), drawn_fraction(places)
+        mixing = MixedDraws(lambda value, again, is_even: mix_parts(value, again, places, is_even, period))
         with mixing if self._has_structure(seed) else contextlib.nullcontext():
             values, is_plain = self._drawn(trial, seed)
         if self._forms_of(values) != self._own_forms:
@@ -154,17 +208,22 @@ class GpuReference(Reference):
         generator = self._generator(seed, trial)
         for index, value in enumerate(values):
             if is_plain[index]:
-                with _as_floats(in_memory(value.detach())) as wide:
+                with dense(value.detach()) as own, _as_floats(own) as wide:
                     if index not in self._spreads and wide.numel():
                         self._spreads[index] = spread_of(wide)
-                    vary_parts(wide, generator, places, stretched, self._spreads.get(index))
+                    vary_parts(wide, generator, places, stretched, self._spreads.get(index), period)
+            elif self._takes_fractions and isinstance(value, torch.Tensor) and self._is_whole.get(index, True):
+                extremes = None if _mark(value) == self._own_marks[index] else whole_range(value)
+                self._is_whole[index] = extremes is not None
+                if extremes is not None:
+                    values[index] = with_fraction(value.detach(), extremes, fraction)
         return values
 
     def _has_structure(self, seed: SecretSeed) -> bool:
         """Return whether an input is made of draws otherwise than by scaling and reshaping them."""
         if self._structured is None:
             values, is_plain = self._drawn(-1, seed)
-            self._own_forms = self._forms_of(values)
+            self._own_forms, self._own_marks = self._forms_of(values), list(map(_mark, values))
             tensors = zip(values, is_plain, strict=True)
             self._structured = any(isinstance(value, torch.Tensor) and not plain for value, plain in tensors)
         return self._structured
@@ -182,9 +241,29 @@ class GpuReference(Reference):
         values, is_plain = self._drawn(trial, seed)
         generator = self._generator(seed, trial)
         for value in itertools.compress(values, is_plain):
-            with _as_floats(in_memory(value.detach())) as wide:
+            with dense(value.detach()) as own, _as_floats(own) as wide:
                 _add_spikes(wide, factor, generator)
         return values
+
+    def draw_large(self, trial: int, seed: SecretSeed) -> list[Any] | None:
+        """Draw full-size inputs of 2^17 times the problem's own size, where each result is then the same times 2^17k.
+
+        Bit for bit, with k of 1 or 2, as of a product or a sum. None elsewhere: a function that bends has no such size.
+        """
+        if not self._is_scalable or _LARGE_COPIES * self.input_bytes > available_bytes():
+            return None
+        values, is_plain = self._drawn(trial, seed)
+        plain = list(itertools.compress(values, is_plain))
+        self._is_scalable = bool(plain) and all(value.dtype in _WITH_RANGE for value in plain)
+        if not self._is_scalable:
+            return None
+        large = [value * _LARGE if plain else value for value, plain in zip(values, is_plain, strict=True)]
+        try:
+            pairs = zip(self.results(values), self.results(copied(large)), strict=True)
+            self._is_scalable = all(itertools.starmap(_is_multiple, pairs))
+        except (ReferenceFailedError, torch.cuda.OutOfMemoryError):
+            self._is_scalable = False
+        return large if self._is_scalable else None
 
     def _drawn(self, trial: int, seed: SecretSeed) -> tuple[list[Any], list[bool]]:
         """Draw full-size inputs of the problem's own distribution; returns also which are floats without structure."""
@@ -281,6 +360,23 @@ def _as_floats(value: torch.Tensor) -> Generator[torch.Tensor]:
     yield wide
     limits = torch.finfo(value.dtype) if value.dtype.is_floating_point else torch.iinfo(value.dtype)
     value.copy_((wide if value.dtype.is_floating_point else wide.round_()).clamp_(limits.min, limits.max))
+
+
+def _mark(value: Any) -> float:
+    """Return a number by which draws of an input differ, of its first elements."""
+    if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
+        return 0.0
+    first = value.detach()[:_MARKED] if value.dim() else value.detach()
+    first = first.reshape(-1)[:_MARKED].double()
+    return float((first * torch.arange(1, len(first) + 1, device=value.device)).sum())
+
+
+def _is_multiple(value: torch.Tensor, large: torch.Tensor) -> bool:
+    """Return True if a result for large inputs is `_LARGE` or its square times that for the own ones, bit for bit."""
+    if not value.dtype.is_floating_point:
+        return torch.equal(value, large)
+    is_finite = bool(large.isfinite().all())
+    return is_finite and any(torch.equal(value * factor, large) for factor in (_LARGE, _LARGE**2))
 
 
 def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _FACTORIES = {
@@ -153,35 +154,51 @@ class PlainDraws(TorchFunctionMode):
         return all(self.is_plain(value) for value in tensors)
 
 
-_OUT_OF_PLACE = frozenset({"rand", "randn", "normal", "rand_like", "randn_like"})
-_INTO_A_TENSOR = frozenset({"uniform_", "normal_"})
+_FILLED = frozenset(
+    {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"}
+)
+_NOT_BY_PLACE = frozenset({"randperm", "_sample_dirichlet"})
+"""Draws whose elements belong together."""
+_EVEN = frozenset({"randint", "randint_like", "random_"})
+_MIXED = frozenset(
+    {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8, torch.int16}
+    | {torch.int32, torch.int64}
+)
 
 
-class MixedDraws(TorchFunctionMode):
+class MixedDraws(TorchDispatchMode):
     """Draws everything inside twice and mixes both, before the problem's own code makes its inputs of it.
 
     So a triangle, a mask, a symmetry or rows that sum to one are there in the inputs as they are in the problem's own.
+    Draws are what PyTorch says is random: its operators with the tag `nondeterministic_seeded`.
     """
 
-    def __init__(self, mix: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
-        """`mix`: takes two draws, floats or whole numbers of eight bits, and changes the first one in place."""
+    def __init__(self, mix: Callable[[torch.Tensor, Callable[[], torch.Tensor], bool], None]) -> None:
+        """`mix`: takes a draw, which it changes in place, and a function that draws the same once more.
+
+        And whether each place may have each whole number of a range.
+        """
         super().__init__()
         self._mix = mix
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run a function, and mix its result with another one if it is drawn."""
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        if not isinstance(result, torch.Tensor) or result.is_meta:
+        """Run an operator, and mix its result with another one if it is drawn."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        if not isinstance(result, torch.Tensor) or result.is_meta or result.dtype not in _MIXED:
             return result
-        is_float = result.dtype.is_floating_point
-        eight_bits = result.dtype.itemsize == 1 and result.dtype is not torch.bool  # wider ones may be places
-        if (name in _OUT_OF_PLACE and is_float and "out" not in (kwargs or {})) or (name == "randint" and eight_bits):
-            self._mix(result.detach(), func(*args, **(kwargs or {})).detach())
-        elif name in _INTO_A_TENSOR and is_float and args:
-            other = torch.empty_like(result)
-            func(other, *args[1:], **(kwargs or {}))
-            self._mix(result.detach(), other.detach())
+        if name in _FILLED:
+            self._mix(result, lambda: func(torch.empty_like(result), *args[1:], **kwargs), name in _EVEN)
+        elif torch.Tag.nondeterministic_seeded in func.tags and _is_by_place(name, args, kwargs):
+            self._mix(result, lambda: func(*args, **kwargs), name in _EVEN)
         return result
+
+
+def _is_by_place(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if an element that is drawn again goes with any other ones."""
+    if name == "multinomial" and not (len(args) > 2 and args[2]) and not kwargs.get("replacement"):
+        return False  # no number twice
+    return name not in _NOT_BY_PLACE and not name.endswith("_") and "out" not in kwargs

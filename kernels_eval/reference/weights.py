@@ -9,7 +9,7 @@ ignores it. Training changes these values, therefore the judge does too.
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -45,11 +45,19 @@ class WeightMatch:
 
 @dataclass(frozen=True)
 class GivenWeights:
-    """The reference's values for a candidate, by its names and in its dtypes."""
+    """The reference's values for a candidate, by its names."""
 
-    values: dict[str, torch.Tensor]
+    own: dict[str, torch.Tensor]
+    """In the reference's dtypes: a candidate's may take more memory than its tensors do."""
     as_registered: frozenset[str] = frozenset()
     """As a `WeightMatch` has it."""
+    dtypes: Mapping[str, torch.dtype] = field(default_factory=lambda: NOTHING)
+    """The candidate's."""
+
+    @property
+    def values(self) -> dict[str, torch.Tensor]:
+        """Return the values in the candidate's dtypes."""
+        return {name: value.to(self.dtypes[name]) for name, value in self.own.items()}
 
 
 def match_weights(
@@ -114,8 +122,8 @@ def _comparable(form: Form) -> Form:
 def given_weights(weights: Mapping[str, torch.Tensor], match: WeightMatch, held: StateAnswer) -> GivenWeights:
     """Return the reference's values by the names of what the candidate has."""
     forms = {**held.plain, **held.state, **{name: held.registered[name] for name in match.as_registered}}
-    values = {other: weights[name].to(DTYPES[forms[other][0]]) for name, other in match.names.items()}
-    return GivenWeights(values, match.as_registered)
+    own = {other: weights[name] for name, other in match.names.items()}
+    return GivenWeights(own, match.as_registered, {other: DTYPES[forms[other][0]] for other in own})
 
 
 def is_constant(value: torch.Tensor) -> bool:

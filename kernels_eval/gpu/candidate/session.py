@@ -196,13 +196,14 @@ class Session:
         `order`: in which they are copied here; nobody waits for the candidate in it. `forgets`: what the candidate's
         constructor computed of its own weights is lost then.
         """
-        weights = given.values
+        weights, dtypes = given.own, given.dtypes
         as_registered = {name: name in given.as_registered for name in weights}
         header = {"kind": "weights", "as_registered": as_registered, "forgets": forgets}
-        batches = list(in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes))
+        sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in weights.items()}
+        batches = list(in_batches(sizes, transport.nbytes))
         for pieces in batches:
             with order():
-                nbytes = publish_weights(transport, weights, pieces)
+                nbytes = publish_weights(transport, weights, dtypes, pieces)
             come = {"nbytes": nbytes, "pieces": [vars(piece) for piece in pieces], "is_last": pieces is batches[-1]}
             self._child.send({**header, **come})
             self.expect("taken")

@@ -43,12 +43,23 @@ def in_batches(sizes: Mapping[str, int], room: int) -> Iterator[list[WeightPiece
         yield batch
 
 
-def publish_weights(transport: Transport, weights: Mapping[str, torch.Tensor], pieces: Sequence[WeightPiece]) -> int:
-    """Copy pieces of weights into the shared memory; returns how many bytes of it they reach over."""
+def publish_weights(
+    transport: Transport,
+    weights: Mapping[str, torch.Tensor],
+    dtypes: Mapping[str, torch.dtype],
+    pieces: Sequence[WeightPiece],
+) -> int:
+    """Copy pieces of weights into the shared memory; returns how many bytes of it they reach over.
+
+    `dtypes`: the candidate's, in which they arrive and by which pieces are measured. Nothing else is made in these: the
+    memory would be this worker's.
+    """
     memory = transport.memory()
     for piece in pieces:
-        content = _content(weights[piece.name].detach().contiguous())
-        memory[piece.offset : piece.offset + piece.nbytes].copy_(content[piece.start : piece.start + piece.nbytes])
+        dtype = dtypes[piece.name]
+        start, end = piece.start // dtype.itemsize, (piece.start + piece.nbytes) // dtype.itemsize
+        content = weights[piece.name].detach().contiguous().view(-1)[start:end]
+        memory[piece.offset : piece.offset + piece.nbytes].view(dtype).copy_(content)
     end = pieces[-1].offset + pieces[-1].nbytes
     transport.push(end)
     return end

@@ -235,6 +235,126 @@ def test_inputs_in_parts_keep_their_structure(made: str) -> None:
         assert not torch.allclose(parts, plain)
 
 
+WIDE = {
+    "torch.rand(256, 512)[:, :256]": 1.0,
+    "torch.randint(0, 256, (256, 256)).float()": 255.0,
+    "torch.randint(0, 1000, (256, 256), dtype=torch.int32)": 999.0,
+    "torch.empty(256, 256).exponential_()": 40.0,
+    "torch.poisson(torch.full((256, 256), 4.0))": 40.0,
+    "torch.multinomial(torch.ones(100), 65536, replacement=True).view(256, 256)": 99.0,
+    "torch.empty(256, 256).geometric_(0.1)": 400.0,
+    "torch.empty(256, 256).bernoulli_(0.5)": 1.0,
+    "torch.nn.init.uniform_(torch.empty(256, 256)).abs()": 1.0,
+}
+
+
+@pytest.mark.parametrize("made", WIDE)
+def test_a_64th_left_out_shows_in_each_kind_of_draw(made: str) -> None:
+    reference = GpuReference(MEAN.replace("x * x", "x.float()").replace("torch.rand(2, 4194304)", made), 1)
+    wrong = 0
+    for call in range(16):
+        (value,) = reference.draw_in_parts(call, SEED)
+        assert 0.0 <= float(value.min())
+        assert float(value.max()) <= WIDE[made]
+        flat = value.float().reshape(-1)
+        wrong += abs(float(flat[:-1024].mean() / flat.mean()) - 1) > 2e-4
+    assert wrong > 8
+
+
+def test_the_largest_whole_number_stands_in_one_part() -> None:
+    """Else each part of an input has it, and a kernel that leaves parts out is right."""
+    made = "torch.randint(0, 256, (64, 4096))"
+    reference = GpuReference(MEAN.replace("x * x", "x.float()").replace("torch.rand(2, 4194304)", made), 1)
+    draws = [reference.draw_in_parts(call, SEED)[0] for call in range(24)]
+    alone = [value for value in draws if int((value == value.max()).sum()) < 4]
+    assert len(alone) > 12
+    assert len({int(value.argmax()) // 4096 for value in alone}) > 6
+
+
+@pytest.mark.parametrize("made", ["torch.randint(0, 3000, (4096,))", "torch.randint(-5, 5, (4096,), dtype=torch.int8)"])
+def test_indices_stay_in_range(made: str) -> None:
+    table = "torch.arange(3000.0)[x.long()]"
+    reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", table).replace("torch.rand(2, 4194304)", made), 1)
+    for call in range(30):
+        (index,) = reference.draw_in_parts(call, SEED)
+        (own,) = reference.draw(None, call, SEED, own=True)
+        assert index.dtype is own.dtype
+        assert reference.results([index.long()])
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.randperm(4096)", "torch.multinomial(torch.ones(4096), 4096)", "torch.randn(4096).argsort()"]
+)
+def test_permutations_have_no_number_twice(made: str) -> None:
+    reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", "x").replace("torch.rand(2, 4194304)", made), 1)
+    for call in range(8):
+        assert torch.equal(reference.draw_in_parts(call, SEED)[0].sort().values, torch.arange(4096))
+
+
+def test_whole_numbers_that_became_floats_get_a_fraction() -> None:
+    drawn = "torch.randint(-8, 8, (128, 64)).float(), torch.randint(-8, 8, (64, 128)).float().tril()"
+    body = MEAN.replace("(x * x).mean(dim=1)", "x @ y").replace("self, x", "self, x, y")
+    reference = GpuReference(body.replace("torch.rand(2, 4194304)", drawn), 1)
+    for call in range(8):
+        x, y = reference.draw_in_parts(call, SEED)
+        assert max(float(value.abs().max()) for value in (x, y)) <= 8
+        assert not bool(y.triu(1).any())
+        right = x.double() @ y.double()
+        assert compare(x @ y, right, x @ y, "").agrees
+        assert not compare((x.bfloat16().float() @ y.bfloat16().float()), right, x @ y, "").agrees
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.randint(0, 9, (4096,))",
+        "torch.randint(0, 2, (4096,)).float() * 2 - 1",
+        "torch.arange(4096).float()",
+        "torch.nn.functional.one_hot(torch.randint(0, 9, (4096,))).float()",
+    ],
+)
+def test_labels_flags_and_tables_stay_whole(made: str) -> None:
+    reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", "x + 1").replace("torch.rand(2, 4194304)", made), 1)
+    for call in range(6):
+        (value,) = reference.draw_in_parts(call, SEED)
+        assert bool((value == value.floor()).all())
+
+
+def test_a_reference_that_looks_for_whole_numbers_gets_these() -> None:
+    body = "x if bool((x == x.floor()).all()) else x / 0"
+    made = "torch.randint(0, 99, (4096,)).float()"
+    reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", made), 1)
+    assert reference.takes_parts(SEED)
+    (value,) = reference.draw_in_parts(3, SEED)
+    assert bool((value == value.floor()).all())
+
+
+@pytest.mark.parametrize("made", ["torch.rand(512, 512)", "torch.randn(512, 512)", "torch.rand(512, 512) + 3"])
+def test_sparse_inputs_are_in_the_range_of_the_own_ones(made: str) -> None:
+    reference = GpuReference(MEAN.replace("torch.rand(2, 4194304)", made), 1)
+    assert reference.takes_sparse(SEED)
+    (value,), (own,) = reference.draw_sparse(3, SEED), reference.draw(None, 3, SEED, own=True)
+    assert own.min() <= value.min()
+    assert value.max() <= own.max()
+    near = max(0.0, float(own.min()))
+    far = ((value - near).abs() > 0.1).float().mean()
+    assert 0.005 < float(far) < 0.03
+
+
+BENT = {"x @ x.t()": True, "torch.relu(x).sum(1)": True, "torch.sigmoid(x)": False, "x + 1": False, "x.argmax(1)": True}
+
+
+@pytest.mark.parametrize("body", BENT)
+def test_large_inputs_are_for_results_that_grow_with_them(body: str) -> None:
+    problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("2, 4194304", "64, 64")
+    reference = GpuReference(problem, 1)
+    drawn = reference.draw_large(3, SEED)
+    assert (drawn is not None) is BENT[body]
+    if drawn is not None:
+        assert 1e5 < float(drawn[0].max()) <= 2.0**17
+        assert reference.results(drawn)[0].isfinite().all()
+
+
 def test_inputs_with_a_structure_have_none() -> None:
     made = GpuReference(MEAN.replace("torch.rand(2, 4194304)", "torch.eye(512)"), 1)
     assert torch.equal(made.draw_spiked(3, SEED, factor=100.0)[0], torch.eye(512))
@@ -290,7 +410,7 @@ def test_only_the_first_set_has_an_oracle_before_one_is_asked_for(tmp_path: Path
         pairs = [pair for calls, many in rounds for pair in zip(calls.sets, many, strict=True)]
         assert [found.has_oracle for _, found in pairs[:2]] == [True, True]
         assert not any(found.has_oracle for _, found in pairs[2:])
-        assert len(pairs) >= 8 if memory > 1 else 7
+        assert len(pairs) >= 9 if memory > 1 else 8
         for inputs, found in pairs:
             whole = sets.with_oracle(inputs, found)
             assert torch.equal(whole.oracle[0], sets.expected(inputs).oracle[0])
@@ -365,8 +485,8 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
         rounds = list(sets.trials(None, 3))
     calls = [(calls, values) for calls, _ in rounds for values in calls.sets]
     expected = [one for _, many in rounds for one in many]
-    assert [len(rounds), len(calls), len(expected)] == [6 if memory == 1 else 1, 6, 6]
-    assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 6))
+    assert [len(rounds), len(calls), len(expected)] == [7 if memory == 1 else 1, 7, 7]
+    assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 7))
     assert expected[0] is expected[1]
     assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)
 
@@ -380,10 +500,10 @@ def test_others_may_have_the_device_before_each_set(tmp_path: Path) -> None:
         sets.learn_forms()
         sets.reserve()
         list(sets.trials(None, 3))
-        assert len(given) == 5, "six calls, of which two have the same inputs"
+        assert len(given) == 6, "seven calls, of which two have the same inputs"
         sets.own(2)
         sets.timed(7)
-        assert len(given) == 5 + 2 + 7
+        assert len(given) == 6 + 2 + 7
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])
@@ -406,7 +526,7 @@ def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None
     plain = drawn(ahead=False)
     assert all(map(torch.equal, plain, drawn(ahead=True)))
     again = drawn(ahead=True, is_forgotten=True)
-    assert len(again) == len(plain) == 6
+    assert len(again) == len(plain) == 7
     assert torch.equal(again[0], again[1])
 
 

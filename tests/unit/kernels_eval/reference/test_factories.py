@@ -67,9 +67,11 @@ def test_structures_are_left_alone(make: Callable[[], torch.Tensor]) -> None:
 
 def test_draws_are_mixed_before_the_problem_makes_its_inputs_of_them() -> None:
     mixed: list[tuple[torch.Tensor, torch.Tensor]] = []
+    even: list[bool] = []
 
-    def mix(value: torch.Tensor, other: torch.Tensor) -> None:
-        mixed.append((value.clone(), other))
+    def mix(value: torch.Tensor, again: Callable[[], torch.Tensor], is_even: bool) -> None:
+        mixed.append((value.clone(), again()))
+        even.append(is_even)
         value.fill_(3 if value.dtype is torch.uint8 else 0.25)
 
     with MixedDraws(mix):
@@ -82,7 +84,8 @@ def test_draws_are_mixed_before_the_problem_makes_its_inputs_of_them() -> None:
             torch.ones(2),
             torch.randn(2, requires_grad=True).detach(),
         ]
-    assert len(mixed) == 5
+    assert len(mixed) == 6
+    assert even == [False, False, False, True, True, False]
     assert all(first.shape == second.shape and first.dtype is second.dtype for first, second in mixed)
     assert not any(torch.equal(*pair) for pair in mixed[:3])
     expected = [torch.full((4, 4), 0.5), torch.triu(torch.full((2, 2), 0.25)), torch.full((3,), 0.25)]

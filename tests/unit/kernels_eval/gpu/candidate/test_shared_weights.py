@@ -61,10 +61,14 @@ def test_weights_arrive_whatever_their_size_type_and_layout(sides: tuple[HostTra
     state["transposed"] = torch.zeros(33, 40).t()
     taker = WeightTaker(mapped, state)
     batches = 0
-    for pieces in in_batches({name: value.nbytes for name, value in weights.items()}, transport.nbytes):
-        taker.take([vars(piece) for piece in pieces], publish_weights(transport, weights, pieces))
+    weights["wider in the candidate"] = torch.randn(50, 21).bfloat16()
+    state["wider in the candidate"] = torch.zeros(50, 21, dtype=torch.float64)
+    dtypes = {name: value.dtype for name, value in state.items()}
+    sizes = {name: value.nbytes for name, value in state.items()}
+    for pieces in in_batches(sizes, transport.nbytes):
+        taker.take([vars(piece) for piece in pieces], publish_weights(transport, weights, dtypes, pieces))
         batches += 1
     assert batches > 6
     for name, value in weights.items():
-        assert torch.equal(state[name], value), name
+        assert torch.equal(state[name], value.to(state[name].dtype)), name
     assert not state["transposed"].is_contiguous()

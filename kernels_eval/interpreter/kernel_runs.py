@@ -2,9 +2,10 @@
 
 import contextlib
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from kernels_eval.interpreter.triton_patches.descriptors import WORKSPACE
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.made_pointers import MADE_POINTERS
 from kernels_eval.interpreter.triton_patches.names import runtime_value
-from kernels_eval.interpreter.triton_patches.programs import StuckError, interpret
+from kernels_eval.interpreter.triton_patches.programs import Queue, StuckError, interpret, uneven_queue
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
@@ -39,9 +40,15 @@ _STAGES = 3
 """Triton's own `num_stages`."""
 _MOST_SHUFFLED = 1 << 20
 """Most programs of a launch whose order is drawn as a whole."""
+_DEPTH = 100
+"""Calls of Python's within one another that a program needs which runs within another one."""
 
 
 _WAITING = ("while", "atomic_")
+
+
+_Lives = dict[Literal["busy_share", "most_accesses", "most_reductions", "most_turns"], float]
+"""What the programs with the most do, as `Launch` has it."""
 
 
 class KernelRuns:
@@ -58,6 +65,8 @@ class KernelRuns:
         """Kernels, with the constants that they were launched with, that are known to compute."""
         self._one_by_one: set[str] = set()
         """Those whose programs cannot be interpreted together."""
+        self._shared: dict[tuple[Any, ...], _Lives] = {}
+        """Lives of programs that shared a queue, by what was counted while they did not."""
         self._waits: set[str] = set()
         """Those of the words by which programs wait for others that kernels have, one helper this and one that."""
         self._touched: dict[int, Flags] = {}
@@ -104,7 +113,7 @@ class KernelRuns:
                 name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
                 for name, value in launch.arguments.items()
             }
-            self._interpret(function, arguments, launch, constants)
+            lives = self._interpret(function, arguments, launch, constants)
             self._require_wait()
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
@@ -116,10 +125,7 @@ class KernelRuns:
             lone_share=min(1.0, ACCESS_LOG.lone_sectors * SECTOR_BYTES / max(ACCESS_LOG.l2_bytes, 1)),
             operations=dict(OPERATION_LOG.counts),
             blocks=OPERATION_LOG.blocks,
-            busy_share=OPERATION_LOG.busy_share,
-            most_accesses=OPERATION_LOG.most_accesses,
-            most_reductions=OPERATION_LOG.most_reductions,
-            most_turns=LOAD_TURNS.most,
+            **lives,
             contention=contention,
             same_address=same_address,
             largest_index=OPERATION_LOG.largest_index,
@@ -142,22 +148,60 @@ class KernelRuns:
                 self._computing.add(constants)
         return counted.model_copy(update={"is_copy": self._is_copy})
 
-    def _interpret(self, function: DeviceFunction, arguments: dict[str, Any], launch: LaunchKernel, name: str) -> None:
-        """Run all programs of a launch: in batches, if none depends on another one, else in a secret order."""
+    def _interpret(
+        self, function: DeviceFunction, arguments: dict[str, Any], launch: LaunchKernel, name: str
+    ) -> _Lives:
+        """Run all programs of a launch: in batches, if none depends on another one, else in a secret order.
+
+        Where they take tiles from a queue, they are run once more, to share them: once for each set of counts.
+        """
         WORKSPACE.has_allocator = launch.has_allocator  # descriptors among its arguments are made by now
         if name not in self._one_by_one and math.prod(launch.grid) > 1:
             if interpret_in_batches(function, arguments, launch.grid, lambda: self._start(launch)):
-                return
+                return _lives()
             self._one_by_one.add(name)
             self._start(launch)
         kept = self._kept_content(launch) if len(self._waits) == len(_WAITING) else None
+        order = list(self._in_secret_order(launch.grid, name))
         try:
-            interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid, name), kept is None)
+            interpret(function, arguments, launch.grid, order, kept is None)
         except StuckError:
             assert kept is not None
             kept.put_back()
             self._start(launch)
             interpret(function, arguments, launch.grid, _in_grid_order(launch.grid))
+            return _lives()
+        queue = uneven_queue(len(order))
+        if kept is None or queue is None:
+            return _lives()
+        counts = (name, launch.grid, queue.share, *_lives().values(), *OPERATION_LOG.counts.values())
+        if counts not in self._shared:
+            self._share(queue, function, arguments, launch, kept, order)
+            self._shared[counts] = _lives()
+        return self._shared[counts]
+
+    def _share(
+        self,
+        queue: Queue,
+        function: DeviceFunction,
+        arguments: dict[str, Any],
+        launch: LaunchKernel,
+        kept: KeptContent,
+        order: list[tuple[int, int, int]],
+    ) -> None:
+        """Run a launch again in which a program took more than its share of a queue; as before if that is stuck."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + _DEPTH * len(order))
+        try:
+            kept.put_back()
+            self._start(launch)
+            interpret(function, arguments, launch.grid, order, False, queue)
+        except StuckError:
+            kept.put_back()
+            self._start(launch)
+            interpret(function, arguments, launch.grid, order)
+        finally:
+            sys.setrecursionlimit(limit)
 
     def _kept_content(self, launch: LaunchKernel) -> KeptContent:
         numbers = {view.storage for view in _distinct(launch)}
@@ -314,3 +358,13 @@ def _some_of(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
 
 def _programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
     return ((x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2]))
+
+
+def _lives() -> _Lives:
+    """Return what was counted of the launch that was run last."""
+    return {
+        "busy_share": OPERATION_LOG.busy_share,
+        "most_accesses": OPERATION_LOG.most_accesses,
+        "most_reductions": OPERATION_LOG.most_reductions,
+        "most_turns": LOAD_TURNS.most,
+    }

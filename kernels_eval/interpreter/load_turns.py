@@ -48,6 +48,7 @@ class Awaited:
 
 _OF_A_PROGRAM = (
     "_turns", "_waited", "_share", "_are_products_ahead", "is_branched", "_loaded", "_narrow", "_recent",
+    "_noted",
 )  # fmt: skip
 """Attributes that `begin` makes anew."""
 
@@ -72,6 +73,10 @@ class LoadTurns:
         self._number = 0
         self._released: dict[int, float] = {}
         """By address, turns after which programs that wait for its last atomic go on."""
+        self.queue: tuple[int, int] | None = None
+        """Address from which programs take their tiles in turn, and their number."""
+        self._done = 0.0
+        """Turns of all programs up to the last tile that each has taken."""
         self.begin()
 
     def begin(self) -> None:
@@ -79,6 +84,8 @@ class LoadTurns:
         self._turns: Any = 0.0
         self._waited = 0.0
         """Turns of other programs that it waited for."""
+        self._noted = 0.0
+        """Those of its turns that are in `_done`."""
         self._share = 1.0
         self._are_products_ahead = True
         self.is_branched = False
@@ -126,13 +133,21 @@ class LoadTurns:
             setattr(self, name, value)
 
     def release(self, address: int, is_idle: bool = False) -> Awaited:
-        """Note an atomic on one address; returns the mark of what it found. `is_idle`: it has changed nothing."""
+        """Note an atomic on one address; returns the mark of what it found. `is_idle`: it has changed nothing.
+
+        Who takes a tile from a queue waits for nobody in particular, but until as much was done by all side by side.
+        """
         self.begin_turn(1)
         before = self._released.get(address, 0.0)
         if is_idle:
             return Awaited(before)
-        self._released[address] = max(before, self._waited + float(np.max(self._turns)) + _HANDED_ON)
-        return Awaited(before)
+        own = float(np.max(self._turns))
+        self._released[address] = max(before, self._waited + own + _HANDED_ON)
+        if self.queue is None or address != self.queue[0]:
+            return Awaited(before)
+        self._done += own - self._noted
+        self._noted = own
+        return Awaited(self._done / self.queue[1])
 
     def wait(self, marks: Marks) -> None:
         """Note that a program goes on only once a value with these marks lets it."""

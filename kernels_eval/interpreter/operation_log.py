@@ -97,10 +97,27 @@ class OperationLog:
         """Operations by the shape of their block, as `Launch` has them."""
         return {"x".join(map(str, shape)): dict(block) for shape, block in self.counts.blocks.items()}
 
+    def suspend(self, l2_bytes: float) -> tuple[float, float, float]:
+        """Return what the program has done that runs, which another one interrupts. `l2_bytes`: as in `end_program`."""
+        now = self._now(l2_bytes)
+        work, accesses, reductions = now
+        done = work - self._work, accesses - self._accesses, reductions - self._reductions
+        self._work, self._accesses, self._reductions = now
+        return done
+
+    def resume(self, done: tuple[float, float, float], l2_bytes: float) -> None:
+        """Let a program go on that was interrupted when it had `done` so much."""
+        marks = [now - before for now, before in zip(self._now(l2_bytes), done, strict=True)]
+        self._work, self._accesses, self._reductions = marks
+
+    def _now(self, l2_bytes: float) -> tuple[float, float, float]:
+        """Return work, loads and reductions of all programs so far."""
+        work = l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.counts.items())
+        return work, self.counts["access"], self.counts["reduction"]
+
     def end_program(self, l2_bytes: float) -> None:
         """Note how much the program that ended did. `l2_bytes`: traffic of all programs so far."""
-        work = l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.counts.items())
-        accesses, reductions = self.counts["access"], self.counts["reduction"]
+        work, accesses, reductions = self._now(l2_bytes)
         self._most_work = max(self._most_work, work - self._work)
         self.most_accesses = max(self.most_accesses, accesses - self._accesses)
         self.most_reductions = max(self.most_reductions, reductions - self._reductions)

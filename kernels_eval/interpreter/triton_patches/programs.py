@@ -8,8 +8,10 @@ limit ends them.
 """
 
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import triton.language as tl
@@ -27,6 +29,8 @@ _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
 _FLAGS = 4
 """Addresses that a program may wait for at once by volatile loads."""
+_UNEVEN = 2
+"""Even shares of changes at one address, beyond which a program has taken more than its own."""
 _LONG = 250
 """Times that a program waits so while none is left to start, after which it is taken to be stuck."""
 BARRIER_WAITS = 3.0
@@ -58,18 +62,45 @@ class StuckError(Exception):
 
 
 def interpret(
-    function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any, may_be_stuck: bool = True
+    function: Any,
+    arguments: dict[str, Any],
+    grid: tuple[int, int, int],
+    programs: Any,
+    may_be_stuck: bool = True,
+    queue: "Queue | None" = None,
 ) -> None:
     """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted.
 
-    Raises StuckError, unless it `may_be_stuck`: then the time limit ends it.
+    Raises StuckError, unless it `may_be_stuck`: then the time limit ends it. `queue`: one that programs are to share.
     """
     upstream.interpreter_builder.set_grid_dim(*grid)
     RACES.start_launch()
-    _LAUNCH.depth, _LAUNCH.may_be_stuck = 0, may_be_stuck
+    _LAUNCH.depth, _LAUNCH.may_be_stuck, _LAUNCH.queue = 0, may_be_stuck, queue
+    LOAD_TURNS.queue = None if queue is None else (queue.address, math.prod(grid))
+    _LAUNCH.all_changes, _LAUNCH.most_changes = Counter(), Counter()
     _LAUNCH.run, _LAUNCH.arguments, _LAUNCH.pending = function.fn, arguments, iter(programs)
     while _LAUNCH.run_next():
         pass
+
+
+class Queue(NamedTuple):
+    """An address at which programs count up, as for the number of their next tile."""
+
+    address: int
+    share: int
+    """Changes that each makes if all make as many."""
+
+
+def uneven_queue(programs: int) -> Queue | None:
+    """Return an address where one program made far more changes than its share in the last launch, or None.
+
+    In the interpreter the first program takes all tiles of a queue. On a GPU programs run side by side.
+    """
+    for address, changes in _LAUNCH.all_changes.items():
+        share = -(-changes // programs)
+        if _LAUNCH.most_changes[address] > _UNEVEN * share:
+            return Queue(address, share)
+    return None
 
 
 @dataclasses.dataclass
@@ -88,6 +119,14 @@ class _Launch:
     waits: int = 0
     """Times in a row that the program which runs has waited with none left to start."""
     may_be_stuck: bool = True
+    queue: Queue | None = None
+    """Another program runs when one has made its share of changes here."""
+    changes: Counter[int] = dataclasses.field(default_factory=Counter[int])
+    """Those by answered atomics of the program that runs, by address."""
+    all_changes: Counter[int] = dataclasses.field(default_factory=Counter[int])
+    """Those of all programs."""
+    most_changes: Counter[int] = dataclasses.field(default_factory=Counter[int])
+    """Those of the program with the most."""
 
     def run_next(self) -> bool:
         """Run the next program to its end; returns False if there is none."""
@@ -98,8 +137,10 @@ class _Launch:
         RACES.start_program(index)
         REREADS.begin(1)
         self.polls = self.waits = 0
-        self.loaded = {}
+        self.loaded, self.changes = {}, Counter()
         self.run(**self.arguments)
+        self.all_changes += self.changes
+        self.most_changes |= self.changes
         OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
         LOAD_TURNS.end()
         return True
@@ -110,8 +151,23 @@ class _Launch:
         self.waits = self.waits if is_idle else 0
         if self.polls < _PATIENCE or not RACES.is_answered:
             return
+        has_run = self.run_another()
+        self.waits = 0 if has_run else self.waits + 1
+        if self.depth and self.waits > _LONG and not self.may_be_stuck:
+            raise StuckError
+        self.polls = 0
+
+    def hand_over(self, address: int) -> None:
+        """Let another program run before an atomic, if the one that runs has had its share of changes there."""
+        queue = self.queue
+        if queue is not None and address == queue.address and self.changes[address] >= queue.share:
+            self.run_another()
+
+    def run_another(self) -> bool:
+        """Run the next program within the one that runs; returns False if there is none."""
         index, state, reads = ACCESS_LOG.program, RACES.suspended(), REREADS.suspend()
-        loops, turns = OWN_STORES.suspend(), LOAD_TURNS.suspend()
+        loops, turns, changes = OWN_STORES.suspend(), LOAD_TURNS.suspend(), self.changes
+        done = OPERATION_LOG.suspend(ACCESS_LOG.l2_bytes)
         self.depth += 1
         try:
             has_run = self.run_next()
@@ -120,15 +176,14 @@ class _Launch:
                 raise
             raise StuckError from error
         self.depth -= 1
-        self.waits = 0 if has_run else self.waits + 1
-        if self.depth and self.waits > _LONG and not self.may_be_stuck:
-            raise StuckError
         upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
         RACES.resume(state)
         REREADS.resume(reads)
         OWN_STORES.resume(loops)
         LOAD_TURNS.resume(turns)
-        self.polls = 0
+        OPERATION_LOG.resume(done, ACCESS_LOG.l2_bytes)
+        self.changes = changes
+        return has_run
 
 
 _LAUNCH = _Launch()
@@ -170,6 +225,7 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
         record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
         return update()
     address = int(ptr.data.reshape(()))
+    _LAUNCH.hand_over(address)
     # before it acquires: an atomic does not order itself
     record_access(ptr, mask, reads=True, writes=True, is_for_all=orders)
     if orders and sem in _ACQUIRES:
@@ -179,6 +235,8 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
     before.marks = frozenset((LOAD_TURNS.release(address, is_idle),))
     if orders and sem in _RELEASES:
         RACES.release(address)
+    if not is_idle and RACES.is_answered:
+        _LAUNCH.changes[address] += 1
     _LAUNCH.poll(is_idle=is_idle)
     return before
 

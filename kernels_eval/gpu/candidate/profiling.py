@@ -40,7 +40,7 @@ _LIBRARY_NAME = re.compile(
 """Names of library kernels, which nobody gives to another kernel by accident."""
 _CUTE_DSL = "kernel_cutlass_"
 _EARLY_NS = 2000
-"""What waits for the gate begins after it has ended; clocks of records on several streams may differ by a tick."""
+"""Work that waits for the gate begins after it has ended; clocks of records on two streams may differ by a tick."""
 _LIBRARY_SPACES = frozenset({"at", "c10", "thrust", "cub", "cutlass", "cudnn", "cublasLt", "native"})
 
 

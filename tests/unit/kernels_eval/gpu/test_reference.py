@@ -254,7 +254,7 @@ def test_a_64th_left_out_shows_in_each_kind_of_draw(made: str) -> None:
     wrong = 0
     for call in range(16):
         (value,) = reference.draw_in_parts(call, SEED)
-        assert 0.0 <= float(value.min())
+        assert float(value.min()) >= 0.0
         assert float(value.max()) <= WIDE[made]
         flat = value.float().reshape(-1)
         wrong += abs(float(flat[:-1024].mean() / flat.mean()) - 1) > 2e-4

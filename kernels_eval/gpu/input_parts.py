@@ -91,7 +91,7 @@ def drawn_period(places: random.Random) -> Period | None:
 
 
 class _Parts(NamedTuple):
-    """Where the parts of an input lie: runs of equal length between `start` and `end`, each with all turns."""
+    """Places of the parts of an input: runs of equal length between `start` and `end`, each with all turns."""
 
     start: int
     end: int

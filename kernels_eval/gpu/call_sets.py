@@ -22,7 +22,7 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_KINDS = ("plain", "plain", "other", "sparse", *["parts"] * 28)
+_KINDS = ("plain", "other", "sparse", *["parts"] * 13)
 """Of timed calls, with equal shares: inputs as the problem draws them, of another distribution, sparse, in parts."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20
@@ -130,7 +130,7 @@ class CallSets:
         if size is None:
             _check_forms(first[1], self.forms)
         others = self._others(size, trials)
-        if self.most_calls > max(trials, 2) + 3:
+        if self.most_calls > max(trials, 2) + 4:
             sets = [first, first, *others]
             for _, expected in sets:
                 _check_forms(expected, forms)
@@ -151,12 +151,17 @@ class CallSets:
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
         """Draw the sets beside the first: other distributions, one with a few large elements, and one in parts.
 
-        And one with large elements alone, for problems of which it makes the results larger, and nothing else.
+        Then a sparse one, and one with large elements alone for problems of which it makes results larger, and no more.
         """
         if size is None:
             for _ in range(max(trials, 2) - 1):
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
+            if self._reference.takes_sparse(self._seed):
+                self._next()
+                sparse = self._reference.draw_sparse(self._drawn, self._seed)
+                yield sparse, self._reference.in_own_precision(sparse, perturbed=True)
+                del sparse
             yield self._in_parts()
             self._next()
             large = self._reference.draw_large(self._drawn, self._seed)

@@ -91,7 +91,7 @@ def drawn_period(places: random.Random) -> Period | None:
 
 
 class _Parts(NamedTuple):
-    """Where the parts of an input lie: runs of equal length between `start` and `end`, each with all turns."""
+    """Places of the parts of an input: runs of equal length between `start` and `end`, each with all turns."""
 
     start: int
     end: int
@@ -181,18 +181,17 @@ def mix_parts(
         is_larger = (order < parts.runs // 2).view(-1, 1, 1, 1) ^ sides
         with dense(again()) as second:
             step = max(1, _AT_ONCE * parts.runs // first.numel())
-            for draw, other, larger in zip(
-                *(each.split(step) for each in (parts.of(first), parts.of(second), is_larger))
-            ):
+            some = (each.split(step) for each in (parts.of(first), parts.of(second), is_larger))
+            for draw, other, larger in zip(*some, strict=True):
                 draw.copy_(torch.where(larger, torch.maximum(draw, other), torch.minimum(draw, other)))
 
 
 def _vary_whole_numbers(value: torch.Tensor, places: random.Random, period: Period | None) -> bool:
-    """Have whole numbers in parts, as `vary_parts` has floats; returns False if their range is too small, or too large."""
+    """Have whole numbers in parts, as `vary_parts` has floats; returns False if their range is too small or large."""
     if value.dtype is torch.bool or value.numel() < _FEWEST_PARTS * _LEAST_PART:
         return False
     low, high = (int(extreme) for extreme in torch.aminmax(value))
-    if not _WIDE_RANGE <= high - low or max(-low, high) >= _EXACT_IN_FLOAT32:
+    if high - low < _WIDE_RANGE or max(-low, high) >= _EXACT_IN_FLOAT32:
         return False
     with dense(value) as whole:
         wide = whole.float()

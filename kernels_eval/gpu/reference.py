@@ -157,7 +157,8 @@ class GpuReference(Reference):
         generator = self._generator(seed, trial)
         for index in itertools.compress(range(len(values)), is_plain):
             before = values[index]
-            values[index] = varied_if_constant(before, True, generator)
+            with torch.device(cuda_driver.DEVICE):
+                values[index] = varied_if_constant(before, True, generator)
             if values[index] is before and before.numel():
                 with dense(before.detach()) as value, _as_floats(value) as wide:
                     make_sparse(wide, generator, spread_of(wide))
@@ -375,8 +376,7 @@ def _is_multiple(value: torch.Tensor, large: torch.Tensor) -> bool:
     """Return True if a result for large inputs is `_LARGE` or its square times that for the own ones, bit for bit."""
     if not value.dtype.is_floating_point:
         return torch.equal(value, large)
-    is_finite = bool(large.isfinite().all())
-    return is_finite and any(torch.equal(value * factor, large) for factor in (_LARGE, _LARGE**2))
+    return not unbounded(large) and any(torch.equal(value * factor, large) for factor in (_LARGE, _LARGE**2))
 
 
 def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:

@@ -88,9 +88,6 @@ class TimedRounds:
         kind = self.sets.kinds[call]
         return kind != "plain" and self.reference.is_beyond(expected, kind == "parts")
 
-    def _least_sizes(self, call: int) -> list[float]:
-        return self.reference.least_sizes if self.sets.kinds[call] == "other" else []
-
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock
 
@@ -107,7 +104,7 @@ class TimedRounds:
 
         with lock.shared():
             check_timed_round(
-                made, calls, self.form, results, expected, self.errors, self._is_beyond, self._least_sizes
+                made, calls, self.form, results, expected, self.errors, self._is_beyond, self.reference.least_sizes
             )
         if made.is_profiled:
             self.note_kernels(made, calls.count)

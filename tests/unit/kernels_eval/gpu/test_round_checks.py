@@ -114,31 +114,36 @@ class TimedCall(OneCall):
         return self._output.reshape(1, -1)
 
 
-INFINITE = torch.tensor([[1.0, float("-inf")]])
+def timed(
+    output: torch.Tensor, right: torch.Tensor, is_beyond: bool = False, least_sizes: tuple[float, ...] = ()
+) -> Any:
+    """Return what a timed call is refused for, whose results in either precision are `right`."""
+    expected = Expected([right], [right], frozenset(), ONE)
+    calls: Any = TimedCall(output)
+    form = OutputForm(kind="tensor", type="Tensor", dtype="float32", shape=(1, 2))
+    made = Round(RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),)), host_s=1e-3)
+    largest, beyond = LargestErrors(), lambda *_: is_beyond
+    return refusal(
+        lambda: check_timed_round(
+            made, calls, expected, lambda _: [right], lambda _: expected, largest, beyond, least_sizes
+        )
+    )
 
 
 @pytest.mark.parametrize(("is_beyond", "is_wrong"), [(False, True), (True, False)])
 def test_a_timed_call_is_checked_also_where_results_are_infinite_unless_its_inputs_are_too_much(
     is_beyond: bool, is_wrong: bool
 ) -> None:
-    expected = Expected([INFINITE], [INFINITE], frozenset(), ONE)
-    calls: Any = TimedCall(torch.zeros(1, 2))
-    form = OutputForm(kind="tensor", type="Tensor", dtype="float32", shape=(1, 2))
-    made = Round(RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),)), host_s=1e-3)
+    infinite = torch.tensor([[1.0, float("-inf")]])
+    assert (timed(torch.zeros(1, 2), infinite, is_beyond) == "wrong_values") is is_wrong
 
-    def check_it() -> None:
-        check_timed_round(
-            made,
-            calls,
-            expected,
-            lambda _: [INFINITE],
-            lambda _: expected,
-            LargestErrors(),
-            lambda *_: is_beyond,
-            lambda _: [],
-        )
 
-    assert (refusal(check_it) == "wrong_values") is is_wrong
+@pytest.mark.parametrize(("least_sizes", "refused"), [((), "wrong_values"), ((0.5,), None)])
+def test_a_timed_call_whose_terms_cancelled_is_held_to_a_share_of_the_usual_size(
+    least_sizes: tuple[float, ...], refused: str | None
+) -> None:
+    right = torch.tensor([[7e-4, -5e-4]])
+    assert timed(right + 1e-6, right, least_sizes=least_sizes) == refused
 
 
 def test_an_oracle_that_is_there_is_compared_with() -> None:

@@ -48,7 +48,7 @@ _WAITING = ("while", "atomic_")
 
 
 _Lives = dict[Literal["busy_share", "most_accesses", "most_reductions", "most_turns"], float]
-"""What the programs with the most do, as `Launch` has it."""
+"""Work of the programs with the most, as `Launch` has it."""
 
 
 class KernelRuns:

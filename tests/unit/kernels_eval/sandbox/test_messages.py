@@ -123,6 +123,7 @@ def test_answers_of_the_interpreter_process_are_read() -> None:
         {"outputs": [{"origins": [1, 2, 3, 4, 5, -6]}]},
         {"outputs": [{"origins": [1, 2, 3, 4, 5, 6]}] * 257},
         {"value": [[1]]},
+        {"value": ["many"]},
         {"value": "many"},
     ],
 )

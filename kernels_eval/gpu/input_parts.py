@@ -23,6 +23,8 @@ _MARGIN = 0.1
 _SHRINKS = 0.3
 """By which all elements come nearer to the mean at most: largest and smallest ones are then no constants."""
 _STRETCH = 3.0
+_FEW_ON_HOST = 1 << 14
+"""Middles of parts, at most, that are drawn on the host."""
 _PERIODS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 _LONGEST_UNIT = 10
 """Exponent of two of the elements that follow each other in one turn of a period, where these are no rows."""
@@ -43,18 +45,18 @@ _FEW_VALUES = 7
 
 
 class Spread(NamedTuple):
-    """Standard deviation, mean, least and largest element of an input, each a tensor of one element."""
+    """Standard deviation, mean, least and largest element of an input."""
 
-    deviation: torch.Tensor
-    mean: torch.Tensor
-    low: torch.Tensor
-    high: torch.Tensor
+    deviation: float
+    mean: float
+    low: float
+    high: float
 
 
 def spread_of(value: torch.Tensor) -> Spread:
     """Return the spread of an input. All draws of one distribution have much the same."""
     exact = value if value.dtype is torch.float64 else value.float()
-    return Spread(*torch.std_mean(exact), *torch.aminmax(exact))
+    return Spread(*torch.stack([*torch.std_mean(exact), *torch.aminmax(exact)]).tolist())
 
 
 @contextlib.contextmanager
@@ -119,7 +121,6 @@ class _Parts(NamedTuple):
 
 def vary_parts(
     value: torch.Tensor,
-    generator: torch.Generator,
     places: random.Random,
     stretched: bool = False,
     spread: Spread | None = None,
@@ -132,27 +133,33 @@ def vary_parts(
     elements of the input. Small inputs, and such that are not contiguous, stay as they are. `spread`: of an earlier
     draw, which saves reading the input twice. `period`: of the parts, beside runs.
     """
-    places_of = _Parts.drawn(value, places, period)
-    if places_of is None:
+    found = _Parts.drawn(value, places, period)
+    if found is None:
         return
-    parts = places_of.of(value)
     deviation, mean, low, high = spread or spread_of(value)
-    scale, middle = _drawn(places_of, generator, value.device)
+    scale, middle = _drawn(found, places, value.device)
     if stretched:
-        parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * deviation).to(value.dtype))
+        _change(found, value, scale, mean + middle * _STRETCH * deviation)
         return
-    margin = _MARGIN * (high - low).to(scale.dtype)
+    margin = _MARGIN * (high - low)
     middle = (mean + middle * deviation).clamp(low + margin, high - margin)
     # All of it then comes nearer to the mean: how far the largest element is from it, nobody knows.
-    near, *own = torch.rand(3, generator=generator, device=value.device)
-    near = 1 - _SHRINKS * near
-    parts.mul_((near * scale).to(value.dtype)).add_((near * (1 - scale) * middle + (1 - near) * mean).to(value.dtype))
-    nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element of a part keeps from either end
-    for rest in (value.view(-1)[: places_of.start], value.view(-1)[places_of.end :]):
-        rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
+    near = 1 - _SHRINKS * places.random()
+    _change(found, value, near * scale, near * (1 - scale) * middle + (1 - near) * mean)
+    flat, nearest = value.view(-1), _MARGIN * (1 - _WIDEST)  # of the range: what an element keeps from either end
+    for rest in (flat[: found.start], flat[found.end :]):
+        if rest.numel():
+            rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
     first, second = places.sample(range(value.numel()), 2)
-    least, most = low + nearest / 2 * (high - low) * own[0], high - nearest / 2 * (high - low) * own[1]
-    value.view(-1)[first], value.view(-1)[second] = (near * extreme + (1 - near) * mean for extreme in (least, most))
+    own = nearest / 2 * (high - low)
+    flat[first] = near * (low + own * places.random()) + (1 - near) * mean
+    flat[second] = near * (high - own * places.random()) + (1 - near) * mean
+
+
+def _change(parts: _Parts, value: torch.Tensor, factor: torch.Tensor, offset: torch.Tensor) -> None:
+    """Multiply the elements of all parts, and add to them. What is on the host comes by one copy each."""
+    factor, offset = (each.to(value.dtype).to(value.device, non_blocking=True) for each in (factor, offset))
+    parts.of(value).mul_(factor).add_(offset)
 
 
 def mix_parts(
@@ -195,7 +202,7 @@ def _vary_whole_numbers(value: torch.Tensor, places: random.Random, period: Peri
         return False
     with dense(value) as whole:
         wide = whole.float()
-        vary_parts(wide, torch.Generator(value.device).manual_seed(places.getrandbits(62)), places, period=period)
+        vary_parts(wide, places, period=period)
         whole.copy_(wide.round_().clamp_(low, high))
     return True
 
@@ -235,22 +242,24 @@ def make_sparse(value: torch.Tensor, generator: torch.Generator, spread: Spread)
 
     Errors of many terms of a sum cancel, those of few do not. All elements are in the range of the problem's own.
     """
-    fixed = torch.zeros_like(spread.low).clamp(spread.low, spread.high).to(value.dtype)
+    fixed = min(max(0.0, spread.low), spread.high)
     for part in value.view(-1).split(_AT_ONCE):
         rest = torch.rand(part.shape, generator=generator, device=value.device) >= _RARE
-        part.copy_(torch.where(rest, torch.lerp(part, fixed.expand_as(part), 1 - _FAINT), part))
+        part.copy_(torch.where(rest, part * _FAINT + fixed * (1 - _FAINT), part))
 
 
-def _drawn(parts: _Parts, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _drawn(parts: _Parts, places: random.Random, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scale of each run, and the distance of the middle of each turn in it from the mean.
 
-    (runs, 1, 1, 1) and (runs, 1, turns, 1).
+    (runs, 1, 1, 1) and (runs, 1, turns, 1). Few are drawn on the host: to begin an operation on a GPU takes longer.
     """
-    scale, distance, side = torch.rand(3, parts.runs, 1, 1, 1, generator=generator, device=device).unbind()
+    where = torch.device("cpu") if parts.runs * parts.turns <= _FEW_ON_HOST else device
+    generator = torch.Generator(where).manual_seed(places.getrandbits(62))
+    scale, distance, side = torch.rand(3, parts.runs, 1, 1, 1, generator=generator, device=where).unbind()
     scale = _NARROWEST + (_WIDEST - _NARROWEST) * scale
     distance = _NEAREST + (_FARTHEST - _NEAREST) * distance
     distance = torch.where(side < 0.5, -distance, distance)
     if parts.turns == 1:
         return scale, distance
-    own = torch.rand(1, 1, parts.turns, 1, generator=generator, device=device)
+    own = torch.rand(1, 1, parts.turns, 1, generator=generator, device=where)
     return scale, _RUNS_SHARE * distance + _FARTHEST * (2 * own - 1)

@@ -206,13 +206,12 @@ class GpuReference(Reference):
             values, is_plain = self._drawn(trial, seed)
         if self._forms_of(values) != self._own_forms:
             values, is_plain = self._drawn(trial, seed)
-        generator = self._generator(seed, trial)
         for index, value in enumerate(values):
             if is_plain[index]:
                 with dense(value.detach()) as own, _as_floats(own) as wide:
                     if index not in self._spreads and wide.numel():
                         self._spreads[index] = spread_of(wide)
-                    vary_parts(wide, generator, places, stretched, self._spreads.get(index), period)
+                    vary_parts(wide, places, stretched, self._spreads.get(index), period)
             elif self._takes_fractions and isinstance(value, torch.Tensor) and self._is_whole.get(index, True):
                 extremes = None if _mark(value) == self._own_marks[index] else whole_range(value)
                 self._is_whole[index] = extremes is not None

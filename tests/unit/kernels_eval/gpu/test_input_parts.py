@@ -65,7 +65,7 @@ def in_parts(kind: str) -> Callable[[int], torch.Tensor]:
     def draw(call: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(call)
         value = getattr(torch, kind)(BLOCKS, BLOCK, generator=generator)
-        vary_parts(value, generator, random.Random(call))
+        vary_parts(value, random.Random(call))
         return value
 
     return draw
@@ -96,7 +96,7 @@ def test_elements_stay_in_the_range_of_the_input(kind: str) -> None:
         value = getattr(torch, kind)(BLOCKS, BLOCK, generator=generator)
         low, high = value.aminmax()
         before = value.clone()
-        vary_parts(value, generator, random.Random(call))
+        vary_parts(value, random.Random(call))
         assert low <= value.min()
         assert value.max() <= high
         assert (value != before).float().mean() > 0.8
@@ -119,7 +119,7 @@ def test_parts_bring_no_ties_of_the_largest_or_smallest(kind: str, dtype: torch.
     for call in range(20):
         value = getattr(torch, kind)(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(call)).to(dtype)
         before = max(int((value == value.max()).sum()), int((value == value.min()).sum()))
-        vary_parts(value, torch.Generator().manual_seed(call), random.Random(call))
+        vary_parts(value, random.Random(call))
         ties = max(int((value == value.max()).sum()), int((value == value.min()).sum()))
         assert ties <= max(before, 1 if dtype is torch.float32 else 8)
 
@@ -130,7 +130,7 @@ def test_one_element_is_the_largest_and_one_the_smallest() -> None:
     spread = spread_of(torch.rand(BLOCKS, BLOCK))
     for call in range(20):
         value = torch.rand(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(call))
-        vary_parts(value, torch.Generator().manual_seed(call), random.Random(call), spread=spread)
+        vary_parts(value, random.Random(call), spread=spread)
         for ordered in (value.view(-1).sort(), (-value.view(-1)).sort()):
             assert ordered.values[1] - ordered.values[0] > 0.01
             places.add(int(ordered.indices[0]) // BLOCK)
@@ -146,15 +146,15 @@ def test_a_spread_of_an_earlier_draw_serves_another() -> None:
     earlier = spread_of(torch.rand(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(9)))
     one = torch.rand(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(1))
     other = one.clone()
-    vary_parts(one, torch.Generator().manual_seed(2), random.Random(3))
-    vary_parts(other, torch.Generator().manual_seed(2), random.Random(3), spread=earlier)
+    vary_parts(one, random.Random(3))
+    vary_parts(other, random.Random(3), spread=earlier)
     assert torch.allclose(one, other, atol=0.01)
 
 
 def test_small_inputs_stay_as_they_are() -> None:
     value = torch.rand(1000)
     before = value.clone()
-    vary_parts(value, torch.Generator(), random.Random(1))
+    vary_parts(value, random.Random(1))
     assert torch.equal(value, before)
 
 

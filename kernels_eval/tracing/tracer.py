@@ -233,7 +233,10 @@ class Tracer(TorchDispatchMode):
 
     def _read_value(self, tensor: torch.Tensor) -> Any:
         numbers = self._host_numbers(tensor, None)
-        return self._asked(tensor) if numbers is None else numbers[0].item()
+        if numbers is not None:
+            return numbers[0].item()
+        value = self._asked(tensor)
+        return value[0] if isinstance(value, list) else value  # of one element in a dimension
 
     def read_list(self, tensor: torch.Tensor) -> Any:
         """Return the values of whole numbers, as `tolist` does. The device waits once for all of them."""

@@ -122,6 +122,14 @@ def test_single_values_are_asked_of_the_judge_and_counted() -> None:
         assert float(x[0]) == 2.5  # in another call
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_an_item_is_a_number_whatever_dimensions_its_tensor_has(shape: tuple[int, ...]) -> None:
+    made = tracer(read=lambda view: [2.5] if view["shape"] else 2.5)
+    scale: Any = made.input(0, shape, torch.float32)
+    with made:
+        assert scale.item() == float(scale) == 2.5
+
+
 def test_whole_numbers_are_asked_of_the_judge_as_one_list_and_counted() -> None:
     asked: list[dict[str, Any]] = []
     made = tracer(read=lambda view: asked.append(view) or list(range(6)))

@@ -6,9 +6,12 @@ import torch
 
 SMALLEST_SCALE = 1e-12
 NOISE_QUANTILE = 0.75
-_BLOCK, _NARROW_BLOCK = 1 << 22, 1 << 24
-"""Elements that are read at once, in float64 and in less. With smaller blocks a GPU spends more time on beginning
-operations than on 6 GB of elements."""
+BLOCK = 1 << 22
+"""Elements that are compared at once in float64. Each takes about 100 bytes meanwhile, and what is made of a block of
+this size stays in the L2 cache of a large GPU."""
+NARROW_BLOCK = 1 << 24
+"""Elements that are compared at once in their own precision: some 20 bytes each. With smaller blocks a GPU spends more
+time on beginning operations than on 6 GB of elements."""
 _SAMPLED = 1 << 24
 """Elements, at most, of which the reference's own error is taken."""
 
@@ -49,4 +52,4 @@ def own_error(exact: torch.Tensor, near: torch.Tensor) -> float:
 
 def block_of(exact: torch.Tensor) -> int:
     """Return the number of elements of an oracle's output that are read at once."""
-    return _BLOCK if exact.dtype is torch.float64 else _NARROW_BLOCK
+    return BLOCK if exact.dtype is torch.float64 else NARROW_BLOCK

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 import torch
 
 from kernels_eval.correctness.exact_values import readable, right_elements
-from kernels_eval.correctness.magnitudes import NOISE_QUANTILE, SMALLEST_SCALE, block_of, own_error, scale_of
+from kernels_eval.correctness.magnitudes import (
+    BLOCK,
+    NARROW_BLOCK,
+    NOISE_QUANTILE,
+    SMALLEST_SCALE,
+    block_of,
+    own_error,
+    scale_of,
+)
 from kernels_eval.correctness.small_pieces import SMALL, has_small_piece, small_pieces
 from kernels_eval.correctness.typical_error import allowed, complaint, is_bounded
 
@@ -45,12 +53,6 @@ UNWRITTEN = "never written, or computed so"
 """End of the message on outputs that are NaN where they should not be."""
 _SURELY = 1.0 - 1e-6
 """Room for the rounding of a quotient, in float32 where the oracle is no wider."""
-_BLOCK = 1 << 22
-"""Elements that are compared at once in float64. Each takes about 100 bytes meanwhile, and what is made of a block of
-this size stays in the L2 cache of a large GPU."""
-_NARROW_BLOCK = 1 << 24
-"""Elements that are compared at once in their own precision: some 20 bytes each. With smaller blocks a GPU spends more
-time on beginning operations than on 6 GB of elements."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def compare(
     if is_finite and relative is not None and relative <= _SURELY * tolerance and is_typical and not small:
         return Comparison(True, max_abs_error=largest, max_rel_error=relative)
     right = _right(flat, scale)
-    if not bool(right.all()) and actual.dtype in _WIDEST and actual.dim() > 1 and actual.shape[-1] <= _BLOCK:
+    if not bool(right.all()) and actual.dtype in _WIDEST and actual.dim() > 1 and actual.shape[-1] <= BLOCK:
         right = _with_few_inaccurate_rows(right, actual, oracle, native, scale)
     if actual.dtype is torch.bfloat16:
         right = _with_few_that_cancelled(right, *flat[:2])
@@ -155,11 +157,11 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor, shape: Sequence[
         return (readable(actual) == readable(native)).all(dim=1)
     if not actual.shape[1]:
         return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
-    if actual.shape[1] > _BLOCK:
+    if actual.shape[1] > BLOCK:
         agrees = [_row_agrees(*pair) for pair in zip(actual, native, strict=True)]
         small = [has_small_piece(row[None], shape) for row in native]
         return torch.stack(agrees) & ~torch.cat(small)
-    rows = _BLOCK // max(actual.shape[1], 1)
+    rows = BLOCK // max(actual.shape[1], 1)
     pairs = zip(actual.split(rows), native.split(rows), strict=True)
     return torch.cat([_rows_agree(*pair) & ~has_small_piece(pair[1], shape) for pair in pairs])
 
@@ -211,7 +213,7 @@ def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Ten
 
 def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     """Return if one row agrees, as `_rows_agree` does, a block of it at a time."""
-    pairs = _split((actual, native), _NARROW_BLOCK)
+    pairs = _split((actual, native), NARROW_BLOCK)
     total = torch.stack([torch.linalg.vector_norm(near, 1, dtype=torch.float64) for _, near in pairs]).sum()
     largest, errors = (torch.stack(norms) for norms in zip(*(_norms(a - b, 0) for a, b in pairs), strict=True))
     agrees = _is_surely_close(largest.amax(), errors.sum(), total, native.numel(), actual.dtype)
@@ -232,7 +234,7 @@ def _right(flat: tuple[torch.Tensor, ...], scale: float) -> torch.Tensor:
 
 def _mask(flat: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:
     """Return the mask of right elements: near the reference, or within `wider` of the oracle."""
-    return torch.cat([_block_mask(parts, tolerance, wider, scale) for parts in _split(flat, _BLOCK)])
+    return torch.cat([_block_mask(parts, tolerance, wider, scale) for parts in _split(flat, BLOCK)])
 
 
 def _block_mask(parts: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:
@@ -256,7 +258,7 @@ def _with_few_inaccurate_rows(
         return right
     rows = [tensor.reshape(-1, width) for tensor in (actual, oracle, native)]
     lost = 0.0
-    for near, exact in zip(*(tensor.split(max(1, _BLOCK // width)) for tensor in (rows[2], rows[1])), strict=True):
+    for near, exact in zip(*(tensor.split(max(1, BLOCK // width)) for tensor in (rows[2], rows[1])), strict=True):
         own = (near.double() / exact.double() - 1).abs().masked_fill(exact.abs() < scale, math.nan)
         lost = max(lost, own.nanquantile(NOISE_QUANTILE, dim=1).nan_to_num(0.0, 0.0, 0.0).max().item())
     found, exact = (tensor[wrong].double() for tensor in rows[:2])
@@ -273,7 +275,7 @@ def _with_few_that_cancelled(right: torch.Tensor, actual: torch.Tensor, oracle: 
     wrong = (~right).nonzero().flatten()
     if not 0 < len(wrong) <= _CANCELLED * right.numel():
         return right
-    largest = max(part.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for part in oracle.split(_BLOCK))
+    largest = max(part.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for part in oracle.split(BLOCK))
     right = right.clone()
     right[wrong] = (actual[wrong].double() - oracle[wrong]).abs() <= torch.finfo(actual.dtype).eps * largest
     return right

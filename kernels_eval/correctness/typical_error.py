@@ -13,6 +13,8 @@ import math
 
 import torch
 
+from kernels_eval.correctness.magnitudes import BLOCK
+
 _ROUNDING = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Largest error of one rounding, relative to the value. The typical one is a third of it."""
 _TYPICAL = {torch.float16: 8.0, torch.bfloat16: 2.0}
@@ -25,7 +27,6 @@ _OF_REFERENCE = 3.0
 _MOST_LOST = 1e-2
 """Most of an element's size that counts as the reference's own error: ties that rounding decides are no more."""
 _ANYTHING = 1e300
-_BLOCK = 1 << 22
 
 
 def is_bounded(dtype: torch.dtype) -> bool:
@@ -49,7 +50,7 @@ def complaint(flat: tuple[torch.Tensor, ...], total: float, label: str) -> str:
     if not is_bounded(flat[0].dtype):
         return ""
     scale = total / flat[0].numel()
-    parts = zip(*(tensor.split(_BLOCK) for tensor in flat), strict=True)
+    parts = zip(*(tensor.split(BLOCK) for tensor in flat), strict=True)
     errors, lost = torch.stack([_sums(part, scale) for part in parts]).sum(dim=0).tolist()
     most = max(allowed(flat[0].dtype, flat[0].numel()), _OF_REFERENCE * lost / total)
     if errors <= most * total:

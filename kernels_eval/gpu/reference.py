@@ -213,7 +213,8 @@ class GpuReference(Reference):
                         self._spreads[index] = spread_of(wide)
                     vary_parts(wide, places, stretched, self._spreads.get(index), period)
             elif self._takes_fractions and isinstance(value, torch.Tensor) and self._is_whole.get(index, True):
-                extremes = None if _mark(value) == self._own_marks[index] else whole_range(value)
+                is_drawn = index in self._is_whole or _mark(value) != self._own_marks[index]
+                extremes = whole_range(value) if is_drawn else None
                 self._is_whole[index] = extremes is not None
                 if extremes is not None:
                     values[index] = with_fraction(value.detach(), extremes, fraction)

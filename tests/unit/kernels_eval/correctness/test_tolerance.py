@@ -254,11 +254,11 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block:
     actual = oracle.float()
     actual[7, 8] += 1.0
     whole = compare(actual, oracle, oracle.float(), "output")
-    monkeypatch.setattr("kernels_eval.correctness.tolerance._BLOCK", block)
-    monkeypatch.setattr("kernels_eval.correctness.tolerance._NARROW_BLOCK", block)
-    monkeypatch.setattr("kernels_eval.correctness.magnitudes._BLOCK", block)
-    monkeypatch.setattr("kernels_eval.correctness.magnitudes._NARROW_BLOCK", block)
-    monkeypatch.setattr("kernels_eval.correctness.small_pieces._BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.tolerance.BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.tolerance.NARROW_BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.magnitudes.BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.magnitudes.NARROW_BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.small_pieces.BLOCK", block)
     found = compare(actual, oracle, oracle.float(), "output")
     narrow = compare(actual, oracle.float(), oracle.float(), "output")
     assert narrow.message == whole.message

@@ -152,7 +152,7 @@ def test_wider_types_are_held_to_the_tolerance_of_their_elements_alone(dtype: to
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 def test_long_rows_are_held_to_the_same(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    for module, name in (("tolerance", "_BLOCK"), ("tolerance", "_NARROW_BLOCK"), ("typical_error", "_BLOCK")):
+    for module, name in (("tolerance", "BLOCK"), ("tolerance", "NARROW_BLOCK"), ("typical_error", "BLOCK")):
         monkeypatch.setattr(f"kernels_eval.correctness.{module}.{name}", block)
     native = (2 + drawn((3, 50), 12).abs()).half()
     actual = native.clone()

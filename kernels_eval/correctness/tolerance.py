@@ -157,20 +157,22 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor, shape: Sequence[
         return (readable(actual) == readable(native)).all(dim=1)
     if not actual.shape[1]:
         return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
-    if actual.shape[1] > BLOCK:
+    if actual.shape[1] > NARROW_BLOCK:
         agrees = [_row_agrees(*pair) for pair in zip(actual, native, strict=True)]
         small = [has_small_piece(row[None], shape) for row in native]
         return torch.stack(agrees) & ~torch.cat(small)
-    rows = BLOCK // max(actual.shape[1], 1)
+    rows = NARROW_BLOCK // actual.shape[1]
     pairs = zip(actual.split(rows), native.split(rows), strict=True)
     return torch.cat([_rows_agree(*pair) & ~has_small_piece(pair[1], shape) for pair in pairs])
 
 
 def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     agrees = _surely_agree(actual, native)
-    rest = (~agrees).nonzero().flatten()
-    if len(rest):
-        agrees[rest] = _rows_agree_exactly(actual[rest], native[rest])
+    for some in (~agrees).nonzero().flatten().split(max(1, BLOCK // actual.shape[1])):
+        if actual.shape[1] > BLOCK:
+            agrees[some] = compare(actual[some], native[some], native[some], "").agrees
+        else:
+            agrees[some] = _rows_agree_exactly(actual[some], native[some])
     return agrees
 
 

@@ -1,17 +1,19 @@
 """Input sets of one candidate's rounds, in the judge's worker: drawn from one secret seed, laid out within a budget."""
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.gpu.candidate.session import MAX_CALLS
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.shared_memory import Transport, lay_out
 from kernels_eval.gpu.device.watch import PIECE_BYTES
-from kernels_eval.gpu.reference import SPIKES, GpuReference
+from kernels_eval.gpu.input_parts import SPIKES, Period, drawn_period
+from kernels_eval.gpu.reference import KINDS, GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
@@ -22,8 +24,10 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
-_KINDS = ("plain", "other", "sparse", *["parts"] * 13)
-"""Of timed calls, with equal shares: inputs as the problem draws them, of another distribution, sparse, in parts."""
+_KINDS = ("plain", "other", "sparse", "quiet", *["parts"] * 12)
+"""Kinds of timed calls (kernels_eval.gpu.reference), with equal shares."""
+_GROUPS = (12, 24)
+"""Groups of the calls of a round, fewest and most: to draw the parts of each call alone takes longer than the rest."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20
 """Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
@@ -157,11 +161,13 @@ class CallSets:
             for _ in range(max(trials, 2) - 1):
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
-            if self._reference.takes_sparse(self._seed):
-                self._next()
-                sparse = self._reference.draw_sparse(self._drawn, self._seed)
-                yield sparse, self._reference.in_own_precision(sparse, perturbed=True)
-                del sparse
+            for kind in ("sparse", "quiet"):
+                if self._reference.takes(kind, self._seed):
+                    self._next()
+                    drawn = self._reference.draw_as(kind, self._drawn, self._seed)
+                    if drawn is not None:
+                        yield drawn, self._reference.in_own_precision(drawn, perturbed=True)
+                    del drawn
             yield self._in_parts()
             self._next()
             large = self._reference.draw_large(self._drawn, self._seed)
@@ -200,34 +206,42 @@ class CallSets:
 
         Their kinds are secret. A kernel that leaves parts out in timed rounds alone, or is less exact, is wrong there.
         """
-        takes = {
-            "plain": True,
-            "other": self._reference.takes_others(self._seed),
-            "sparse": self._reference.takes_sparse(self._seed),
-            "parts": self._reference.takes_parts(self._seed),
-        }
+        takes = {kind: self._reference.takes(kind, self._seed) for kind in KINDS}
         self.kinds = []
+        plain: list[list[bool]] = []
+        groups = _groups(self._seed.number("groups", self._drawn), count)
 
         def draw() -> Iterator[list[Any]]:
-            for _ in range(count):
+            for call in range(count):
                 self._next()
                 kind = _KINDS[self._seed.number("kind", self._drawn) % len(_KINDS)]
-                if kind == "sparse" and not takes[kind]:
+                if kind in ("sparse", "quiet") and not takes[kind]:
                     kind = "other"
                 self.kinds.append(kind if takes[kind] else "plain")
-                yield self._drawn_as(self.kinds[-1])
+                values, is_plain = self._drawn_as(self.kinds[-1], groups[call % len(groups)].period)
+                plain.append(is_plain)
+                yield values
 
-        layout = self._layout(count)
-        return SharedCalls(self._transport, layout, draw(), self.forms)
+        calls = SharedCalls(self._transport, self._layout(count), draw(), self.forms)
+        for first, group in enumerate(groups):
+            self._give_parts(calls, plain, group, slice(first, None, len(groups)))
+        return calls
 
-    def _drawn_as(self, kind: str) -> list[Any]:
+    def _drawn_as(self, kind: str, period: Period | None) -> tuple[list[Any], list[bool]]:
+        """Draw a set of a kind; returns also which inputs are to have parts."""
         if kind == "parts":
-            return self._reference.draw_in_parts(self._drawn, self._seed)
-        if kind == "other":
-            return self._reference.draw_other(self._drawn, self._seed)
-        if kind == "sparse":
-            return self._reference.draw_sparse(self._drawn, self._seed)
-        return self._reference.draw(None, self._drawn, self._seed, own=True)
+            return self._reference.draw_mixed(self._drawn, self._seed, period)
+        values = self._reference.draw_as(kind, self._drawn, self._seed)
+        if values is None:
+            return self._drawn_as("plain", period)
+        return values, [False] * len(values)
+
+    def _give_parts(self, calls: SharedCalls, plain: list[list[bool]], group: "_Group", which: slice) -> None:
+        """Give the inputs without a structure parts in a group of calls."""
+        for index in range(len(plain[0])):
+            changes = [is_plain[index] for is_plain in plain[which]]
+            if any(changes):
+                self._reference.vary_calls(index, calls.inputs(index)[which], changes, group.places, group.period)
 
     def small(self) -> SharedCalls:
         """Return a call without inputs, of one small output: for rounds without calls, which serve all problems."""
@@ -291,6 +305,20 @@ class CallSets:
         self._next()
         inputs = self._reference.draw(size, self._drawn, self._seed, own)
         return self._reference.with_expected(inputs, size, self._drawn, self._seed, has_oracle)
+
+
+class _Group(NamedTuple):
+    """Group of calls whose parts have the same places: what draws these, and their period."""
+
+    places: random.Random
+    period: Period | None
+
+
+def _groups(seed: int, count: int) -> list[_Group]:
+    """Draw the groups of a round of `count` calls; each call belongs to another one than those beside it."""
+    numbers = random.Random(seed)
+    made = [random.Random(numbers.getrandbits(62)) for _ in range(min(count, numbers.randint(*_GROUPS)))]
+    return [_Group(places, drawn_period(places)) for places in made]
 
 
 def _check_forms(expected: Expected, forms: list[TensorForm]) -> None:

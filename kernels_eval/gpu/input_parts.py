@@ -6,12 +6,15 @@ Most calls have a period besides: rows, or a few elements, in turn. A sample by 
 """
 
 import contextlib
+import itertools
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import torch
 
+SPIKES = 64
+"""Large elements of an input."""
 _LEAST_PART = 64
 _FEWEST_PARTS = 16
 _NARROWEST, _WIDEST = 0.3, 0.7
@@ -71,6 +74,18 @@ def dense(value: torch.Tensor) -> Generator[torch.Tensor]:
     value.copy_(copy)
 
 
+@contextlib.contextmanager
+def as_floats(value: torch.Tensor) -> Generator[torch.Tensor]:
+    """Give values of eight bits as float32, with which PyTorch computes, and write them back, within their range."""
+    if value.dtype.itemsize > 1:
+        yield value
+        return
+    wide = value.float()
+    yield wide
+    limits = torch.finfo(value.dtype) if value.dtype.is_floating_point else torch.iinfo(value.dtype)
+    value.copy_((wide if value.dtype.is_floating_point else wide.round_()).clamp_(limits.min, limits.max))
+
+
 class Period(NamedTuple):
     """Turns of an input, each with a middle of its own: `turns` of them, and what one is."""
 
@@ -114,9 +129,9 @@ class _Parts(NamedTuple):
         runs = (count - start) // length
         return cls(start, start + runs * length, runs, turns, unit)
 
-    def of(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the elements of a tensor as (runs, times, turns, elements), without copying."""
-        return value.view(-1)[self.start : self.end].view(self.runs, -1, self.turns, self.unit)
+    def of(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return elements, (tensors, elements), as (tensors, runs, times, turns, elements), without copying."""
+        return flat[:, self.start : self.end].view(len(flat), self.runs, -1, self.turns, self.unit)
 
 
 def vary_parts(
@@ -133,33 +148,78 @@ def vary_parts(
     elements of the input. Small inputs, and such that are not contiguous, stay as they are. `spread`: of an earlier
     draw, which saves reading the input twice. `period`: of the parts, beside runs.
     """
-    found = _Parts.drawn(value, places, period)
+    vary_parts_of_calls(value[None], [True], places, stretched, spread, period)
+
+
+def vary_parts_of_calls(
+    values: torch.Tensor,
+    changes: Sequence[bool],
+    places: random.Random,
+    stretched: bool = False,
+    spread: Spread | None = None,
+    period: Period | None = None,
+) -> None:
+    """Do what `vary_parts` does to an input of several calls, (calls, …), with few operations for all of them.
+
+    Parts have the same places in each call, and scales and means of their own. `changes`: calls that are changed.
+    """
+    found = _Parts.drawn(values[0], places, period)
     if found is None:
         return
-    deviation, mean, low, high = spread or spread_of(value)
-    scale, middle = _drawn(found, places, value.device)
+    deviation, mean, low, high = spread or spread_of(values[0])
+    scale, middle = _drawn(found, len(values), places, values.device)
+    kept = torch.tensor([not each for each in changes], device=scale.device).view(-1, 1, 1, 1, 1)
+    flat = values.view(len(values), -1)
     if stretched:
-        _change(found, value, scale, mean + middle * _STRETCH * deviation)
+        _change(found.of(flat), scale, mean + middle * _STRETCH * deviation, kept)
         return
     margin = _MARGIN * (high - low)
     middle = (mean + middle * deviation).clamp(low + margin, high - margin)
     # All of it then comes nearer to the mean: how far the largest element is from it, nobody knows.
-    near = 1 - _SHRINKS * places.random()
-    _change(found, value, near * scale, near * (1 - scale) * middle + (1 - near) * mean)
-    flat, nearest = value.view(-1), _MARGIN * (1 - _WIDEST)  # of the range: what an element keeps from either end
-    for rest in (flat[: found.start], flat[found.end :]):
+    near = torch.tensor([1 - _SHRINKS * places.random() for _ in changes])
+    here = near.to(scale.device).view(-1, 1, 1, 1, 1)
+    _change(found.of(flat), here * scale, here * (1 - scale) * middle + (1 - here) * mean, kept)
+    nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element keeps from either end
+    outside = near * nearest * (low + high) + (1 - near) * mean
+    for rest in (flat[:, : found.start], flat[:, found.end :]):
         if rest.numel():
-            rest.mul_(near * (1 - 2 * nearest)).add_(near * nearest * (low + high) + (1 - near) * mean)
-    first, second = places.sample(range(value.numel()), 2)
-    own = nearest / 2 * (high - low)
-    flat[first] = near * (low + own * places.random()) + (1 - near) * mean
-    flat[second] = near * (high - own * places.random()) + (1 - near) * mean
+            factor, offset = (each[:, None] for each in (near * (1 - 2 * nearest), outside))
+            _change(rest, factor, offset, kept.view(-1, 1).cpu())
+    _place_extremes(flat, changes, places, near, (low, mean, high))
 
 
-def _change(parts: _Parts, value: torch.Tensor, factor: torch.Tensor, offset: torch.Tensor) -> None:
-    """Multiply the elements of all parts, and add to them. What is on the host comes by one copy each."""
-    factor, offset = (each.to(value.dtype).to(value.device, non_blocking=True) for each in (factor, offset))
-    parts.of(value).mul_(factor).add_(offset)
+def _place_extremes(
+    flat: torch.Tensor, changes: Sequence[bool], places: random.Random, near: torch.Tensor, values: tuple[float, ...]
+) -> None:
+    """Have one element of each changed call be the largest by far, and one the smallest.
+
+    `values`: smallest element, mean and largest element of the input.
+    """
+    low, mean, high = values
+    own = _MARGIN * (1 - _WIDEST) / 2 * (high - low)
+    rows: list[int] = []
+    columns: list[int] = []
+    extremes: list[float] = []
+    for call in itertools.compress(range(len(flat)), changes):
+        factor = float(near[call])
+        for column, extreme in zip(
+            places.sample(range(flat.shape[1]), 2),
+            (low + own * places.random(), high - own * places.random()),
+            strict=True,
+        ):
+            rows.append(call)
+            columns.append(column)
+            extremes.append(factor * extreme + (1 - factor) * mean)
+    if rows:
+        index = torch.tensor([rows, columns]).to(flat.device, non_blocking=True)
+        flat[index[0], index[1]] = torch.tensor(extremes).to(flat.dtype).to(flat.device, non_blocking=True)
+
+
+def _change(elements: torch.Tensor, factor: torch.Tensor, offset: torch.Tensor, kept: torch.Tensor) -> None:
+    """Multiply elements and add to them, but for those of calls that are kept. What is on the host comes by a copy."""
+    changes = factor.masked_fill(kept, 1.0), offset.masked_fill(kept, 0.0)
+    factor, offset = (each.to(elements.dtype).to(elements.device, non_blocking=True) for each in changes)
+    elements.mul_(factor).add_(offset)
 
 
 def mix_parts(
@@ -188,7 +248,8 @@ def mix_parts(
         is_larger = (order < parts.runs // 2).view(-1, 1, 1, 1) ^ sides
         with dense(again()) as second:
             step = max(1, _AT_ONCE * parts.runs // first.numel())
-            some = (each.split(step) for each in (parts.of(first), parts.of(second), is_larger))
+            draws = (parts.of(draw.view(1, -1))[0] for draw in (first, second))
+            some = (each.split(step) for each in (*draws, is_larger))
             for draw, other, larger in zip(*some, strict=True):
                 draw.copy_(torch.where(larger, torch.maximum(draw, other), torch.minimum(draw, other)))
 
@@ -248,18 +309,36 @@ def make_sparse(value: torch.Tensor, generator: torch.Generator, spread: Spread)
         part.copy_(torch.where(rest, part * _FAINT + fixed * (1 - _FAINT), part))
 
 
-def _drawn(parts: _Parts, places: random.Random, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
+    """Put one element of `factor` times the mean magnitude, or up to a quarter more, into each of 64 equal parts.
+
+    At secret places, in place. Inputs that are small or not contiguous stay as they are.
+    """
+    part = value.numel() // SPIKES
+    if part < 2 or not value.is_contiguous():
+        return
+    within = torch.randint(part, (SPIKES,), generator=generator, device=value.device)
+    places = within + part * torch.arange(SPIKES, device=value.device)
+    wide = torch.float64 if value.dtype is torch.float64 else torch.float32
+    size = torch.linalg.vector_norm(value, 1, dtype=wide) / value.numel() * factor
+    # All of them differ: which one of two that are equal comes first is not defined (topk, sort).
+    sizes = size * (1 + 0.25 * torch.rand(SPIKES, generator=generator, device=value.device, dtype=wide))
+    value.view(-1)[places] = sizes.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
+
+
+def _drawn(parts: _Parts, calls: int, places: random.Random, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scale of each run, and the distance of the middle of each turn in it from the mean.
 
-    (runs, 1, 1, 1) and (runs, 1, turns, 1). Few are drawn on the host: to begin an operation on a GPU takes longer.
+    (calls, runs, 1, 1, 1) and (calls, runs, 1, turns, 1). Few are drawn on the host: to begin an operation on a GPU
+    takes longer.
     """
-    where = torch.device("cpu") if parts.runs * parts.turns <= _FEW_ON_HOST else device
+    where = torch.device("cpu") if calls * parts.runs * parts.turns <= _FEW_ON_HOST else device
     generator = torch.Generator(where).manual_seed(places.getrandbits(62))
-    scale, distance, side = torch.rand(3, parts.runs, 1, 1, 1, generator=generator, device=where).unbind()
+    scale, distance, side = torch.rand(3, calls, parts.runs, 1, 1, 1, generator=generator, device=where).unbind()
     scale = _NARROWEST + (_WIDEST - _NARROWEST) * scale
     distance = _NEAREST + (_FARTHEST - _NEAREST) * distance
     distance = torch.where(side < 0.5, -distance, distance)
     if parts.turns == 1:
         return scale, distance
-    own = torch.rand(1, 1, parts.turns, 1, generator=generator, device=where)
+    own = torch.rand(calls, 1, 1, parts.turns, 1, generator=generator, device=where)
     return scale, _RUNS_SHARE * distance + _FARTHEST * (2 * own - 1)

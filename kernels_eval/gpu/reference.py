@@ -8,7 +8,7 @@ import contextlib
 import copy
 import itertools
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,14 +18,17 @@ from kernels_eval.correctness.tolerance import least_size, size_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.input_parts import (
+    Period,
     Spread,
+    add_spikes,
+    as_floats,
     dense,
     drawn_fraction,
     drawn_period,
     make_sparse,
     mix_parts,
     spread_of,
-    vary_parts,
+    vary_parts_of_calls,
     whole_range,
     with_fraction,
 )
@@ -35,9 +38,16 @@ from kernels_eval.reference.inputs import SecretSeed, copied, varied_if_constant
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
-SPIKES = 64
-_PLAIN_TRIALS, _PART_TRIALS, _OTHER_TRIALS = 2, 4, 3
+KINDS = ("plain", "other", "sparse", "quiet", "parts")
+"""Of inputs: as the problem draws them, of another distribution, with few large elements, with one large one of
+several, in parts."""
+_PLAIN_TRIALS = 2
+_TRIALS = {"plain": 0, "other": 3, "sparse": 1, "quiet": 4, "parts": 4}
+_QUIET = 1 / 64
+"""Factor of all inputs but one."""
 _MARKED = 4096
+_NARROW_AT_ONCE = 1 << 26
+"""Elements of eight bits that are floats at once."""
 _MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes of torch.compile by baseline. A graph saves launches, which are not timed, and copies its inputs, which are."""
 _LARGE, _LARGE_COPIES = 2.0**17, 4
@@ -65,10 +75,8 @@ class GpuReference(Reference):
         """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
         self._own_sizes: list[float] = []
         """Mean magnitudes of the outputs for the problem's own inputs."""
-        self._takes_parts: bool | None = None
-        self._takes_others: bool | None = None
-        self._takes_sparse: bool | None = None
-        """None: not tried yet."""
+        self._taken: dict[str, bool] = {"plain": True}
+        """By kind of inputs that was tried."""
         self._takes_fractions = True
         self._is_whole: dict[int, bool] = {}
         """By input: floats with a structure that are whole numbers of a range."""
@@ -100,53 +108,38 @@ class GpuReference(Reference):
         with torch.device(cuda_driver.DEVICE):
             return super().draw(size, trial, seed, own, only_constant)
 
-    def takes_parts(self, seed: SecretSeed) -> bool:
-        """Return whether inputs in parts have no more elements without a finite value in the outputs than the others.
+    def takes(self, kind: str, seed: SecretSeed) -> bool:
+        """Return whether inputs of a kind bring no more elements without a finite value in the outputs than own ones.
 
-        Tries it once, without fractions of whole numbers if the reference does not take these; `is_beyond` may find out
-        later.
+        Tries it once; `is_beyond` may find out later. Then parts have no fractions, or constants alone are varied.
         """
-        if self._takes_parts is None:
-            self._takes_parts = self._takes_fractions_too(seed) or self._takes(self.draw_in_parts, _PART_TRIALS, seed)
-        return self._takes_parts
-
-    def _takes_fractions_too(self, seed: SecretSeed) -> bool:
-        with contextlib.suppress(ReferenceFailedError):  # it looks at them
-            self._takes_fractions = self._takes(self.draw_in_parts, _PART_TRIALS, seed)
-            return self._takes_fractions
-        self._takes_fractions = False
-        return False
-
-    def _takes(self, draw: Callable[[int, SecretSeed], list[Any]], trials: int, seed: SecretSeed) -> bool:
-        """Return whether drawn inputs have no more elements without a finite value in the outputs than the own ones."""
-        return all(self._unbounded(draw(-1 - trial, seed)) <= self._own_unbounded(seed) for trial in range(trials))
-
-    def takes_others(self, seed: SecretSeed) -> bool:
-        """Return the same of inputs of other distributions, or, where they do not do, of varied constants alone."""
-        if self._takes_others is None:
-            self._takes_others = self._takes_other(seed)
-            if not self._takes_others:
+        if kind not in self._taken:
+            self._taken[kind] = self._takes(kind, seed)
+            if not self._taken[kind] and kind == "parts" and self._takes_fractions:
+                self._takes_fractions = False
+                self._taken[kind] = self._takes(kind, seed)
+            if not self._taken[kind] and kind == "other" and not self._only_constant:
                 self._only_constant = True
-                self._takes_others = self._takes_other(seed)
-        return self._takes_others
+                self._taken[kind] = self._takes(kind, seed)
+        return self._taken[kind]
 
-    def _takes_other(self, seed: SecretSeed) -> bool:
+    def _takes(self, kind: str, seed: SecretSeed) -> bool:
         try:
-            return self._takes(self.draw_other, _OTHER_TRIALS, seed)
-        except ReferenceFailedError:  # an index out of range
+            drawn = (self.draw_as(kind, -1 - trial, seed) for trial in range(_TRIALS[kind]))
+            return all(inputs is not None and self._unbounded(inputs) <= self._own_unbounded(seed) for inputs in drawn)
+        except ReferenceFailedError:  # it looks at them, or an index is out of range
             return False
 
-    def draw_other(self, trial: int, seed: SecretSeed) -> list[Any]:
-        """Draw full-size inputs of another distribution, as trials do, or with varied constants alone."""
-        return self.draw(None, trial, seed, own=False, only_constant=self._only_constant)
-
-    def takes_sparse(self, seed: SecretSeed) -> bool:
-        """Return the same of sparse inputs."""
-        if self._takes_sparse is None:
-            self._takes_sparse = False
-            with contextlib.suppress(ReferenceFailedError):  # a varied constant out of range
-                self._takes_sparse = self._takes(self.draw_sparse, 1, seed)
-        return self._takes_sparse
+    def draw_as(self, kind: str, trial: int, seed: SecretSeed) -> list[Any] | None:
+        """Draw full-size inputs of a kind (`KINDS`); None where the problem has none of it."""
+        if kind == "parts":
+            return self.draw_in_parts(trial, seed)
+        if kind == "sparse":
+            return self.draw_sparse(trial, seed)
+        if kind == "quiet":
+            return self.draw_quiet(trial, seed)
+        other = kind == "other"
+        return self.draw(None, trial, seed, own=not other, only_constant=other and self._only_constant)
 
     def draw_sparse(self, trial: int, seed: SecretSeed) -> list[Any]:
         """Draw full-size inputs of which few elements are far from zero, all in the range of the problem's own.
@@ -160,17 +153,30 @@ class GpuReference(Reference):
             with torch.device(cuda_driver.DEVICE):
                 values[index] = varied_if_constant(before, True, generator)
             if values[index] is before and before.numel():
-                with dense(before.detach()) as value, _as_floats(value) as wide:
+                with dense(before.detach()) as value, as_floats(value) as wide:
                     make_sparse(wide, generator, spread_of(wide))
         return values
 
-    def is_beyond(self, expected: Expected, in_parts: bool) -> bool:
-        """Return whether a call's inputs, in parts or others, are more than the problem takes: no more are drawn."""
+    def draw_quiet(self, trial: int, seed: SecretSeed) -> list[Any] | None:
+        """Draw full-size inputs of which all but one, secretly, are 64 times smaller; None where there is but one.
+
+        A term of that one which is below the tolerance beside the others' is then above it.
+        """
+        values, is_plain = self._drawn(trial, seed)
+        plain = list(itertools.compress(range(len(values)), is_plain))
+        if len(plain) < 2:
+            return None
+        del plain[seed.number("loud", trial) % len(plain)]
+        for index in plain:
+            with as_floats(values[index].detach()) as wide:
+                wide.mul_(_QUIET)
+        return values
+
+    def is_beyond(self, expected: Expected, kind: str) -> bool:
+        """Return whether a call's inputs of a kind are more than the problem takes: no more of it are drawn then."""
         is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
-        if is_beyond and in_parts:
-            self._takes_parts = False
-        elif is_beyond:
-            self._takes_others = self._takes_sparse = False
+        if is_beyond:
+            self._taken[kind] = False
         return is_beyond
 
     @property
@@ -196,29 +202,56 @@ class GpuReference(Reference):
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts).
 
-        Inputs without a structure are changed. Those with one are made of draws in parts, and keep it; whole numbers
-        get a fraction. `stretched`: parts of those without are far from each other.
+        Those that `draw_mixed` leaves as they are have parts, too. `stretched`: these are far from each other.
+        """
+        places = random.Random(seed.number("places", trial))
+        period = drawn_period(places)
+        values, is_plain = self.draw_mixed(trial, seed, period)
+        for index, value in enumerate(values):
+            if is_plain[index]:
+                with dense(value.detach()) as own:
+                    self.vary_calls(index, own[None], [True], places, period, stretched)
+        return values
+
+    def draw_mixed(self, trial: int, seed: SecretSeed, period: Period | None) -> tuple[list[Any], list[bool]]:
+        """Draw full-size inputs of which those with a structure are made of draws in parts, and keep it.
+
+        Whole numbers get a fraction. Returns also which inputs have no structure: they are as the problem draws them.
         """
         places = random.Random(seed.number("parts", trial))
-        period, fraction = drawn_period(places), drawn_fraction(places)
+        fraction = drawn_fraction(places)
         mixing = MixedDraws(lambda value, again, is_even: mix_parts(value, again, places, is_even, period))
         with mixing if self._has_structure(seed) else contextlib.nullcontext():
             values, is_plain = self._drawn(trial, seed)
         if self._forms_of(values) != self._own_forms:
             values, is_plain = self._drawn(trial, seed)
         for index, value in enumerate(values):
-            if is_plain[index]:
-                with dense(value.detach()) as own, _as_floats(own) as wide:
-                    if index not in self._spreads and wide.numel():
-                        self._spreads[index] = spread_of(wide)
-                    vary_parts(wide, places, stretched, self._spreads.get(index), period)
-            elif self._takes_fractions and isinstance(value, torch.Tensor) and self._is_whole.get(index, True):
+            is_tensor = isinstance(value, torch.Tensor) and not is_plain[index]
+            if is_tensor and self._takes_fractions and self._is_whole.get(index, True):
                 is_drawn = index in self._is_whole or _mark(value) != self._own_marks[index]
                 extremes = whole_range(value) if is_drawn else None
                 self._is_whole[index] = extremes is not None
                 if extremes is not None:
                     values[index] = with_fraction(value.detach(), extremes, fraction)
-        return values
+        return values, is_plain
+
+    def vary_calls(
+        self,
+        index: int,
+        values: torch.Tensor,
+        changes: Sequence[bool],
+        places: random.Random,
+        period: Period | None,
+        stretched: bool = False,
+    ) -> None:
+        """Give an input without a structure parts, (calls, …), in place. `changes`: calls that have them."""
+        step = max(1, _NARROW_AT_ONCE // max(values[0].numel(), 1)) if values.dtype.itemsize == 1 else len(values)
+        for first in range(0, len(values), step):
+            with as_floats(values[first : first + step]) as wide:
+                if index not in self._spreads and wide.numel():
+                    self._spreads[index] = spread_of(wide[0])
+                changed = changes[first : first + step]
+                vary_parts_of_calls(wide, changed, places, stretched, self._spreads.get(index), period)
 
     def _has_structure(self, seed: SecretSeed) -> bool:
         """Return whether an input is made of draws otherwise than by scaling and reshaping them."""
@@ -242,8 +275,8 @@ class GpuReference(Reference):
         values, is_plain = self._drawn(trial, seed)
         generator = self._generator(seed, trial)
         for value in itertools.compress(values, is_plain):
-            with dense(value.detach()) as own, _as_floats(own) as wide:
-                _add_spikes(wide, factor, generator)
+            with dense(value.detach()) as own, as_floats(own) as wide:
+                add_spikes(wide, factor, generator)
         return values
 
     def draw_large(self, trial: int, seed: SecretSeed) -> list[Any] | None:
@@ -351,18 +384,6 @@ def _on_device(forward: Any) -> Any:
     return on_device
 
 
-@contextlib.contextmanager
-def _as_floats(value: torch.Tensor) -> Generator[torch.Tensor]:
-    """Give values of eight bits as float32, with which PyTorch computes, and write them back, within their range."""
-    if value.dtype.itemsize > 1:
-        yield value
-        return
-    wide = value.float()
-    yield wide
-    limits = torch.finfo(value.dtype) if value.dtype.is_floating_point else torch.iinfo(value.dtype)
-    value.copy_((wide if value.dtype.is_floating_point else wide.round_()).clamp_(limits.min, limits.max))
-
-
 def _mark(value: Any) -> float:
     """Return a number by which draws of an input differ, of its first elements."""
     if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
@@ -377,16 +398,3 @@ def _is_multiple(value: torch.Tensor, large: torch.Tensor) -> bool:
     if not value.dtype.is_floating_point:
         return torch.equal(value, large)
     return not unbounded(large) and any(torch.equal(value * factor, large) for factor in (_LARGE, _LARGE**2))
-
-
-def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
-    part = value.numel() // SPIKES
-    if part < 2 or not value.is_contiguous():
-        return
-    within = torch.randint(part, (SPIKES,), generator=generator, device=value.device)
-    places = within + part * torch.arange(SPIKES, device=value.device)
-    wide = torch.float64 if value.dtype is torch.float64 else torch.float32
-    size = torch.linalg.vector_norm(value, 1, dtype=wide) / value.numel() * factor
-    # All of them differ: which one of two that are equal comes first is not defined (topk, sort).
-    sizes = size * (1 + 0.25 * torch.rand(SPIKES, generator=generator, device=value.device, dtype=wide))
-    value.view(-1)[places] = sizes.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)

@@ -86,7 +86,7 @@ class TimedRounds:
 
     def _is_beyond(self, call: int, expected: Expected) -> bool:
         kind = self.sets.kinds[call]
-        return kind != "plain" and self.reference.is_beyond(expected, kind == "parts")
+        return kind != "plain" and self.reference.is_beyond(expected, kind)
 
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock

@@ -75,6 +75,16 @@ class SharedCalls:
         """Number of calls."""
         return len(self.sets)
 
+    def inputs(self, index: int) -> torch.Tensor:
+        """Return one input of all calls in the private memory, (calls, …), without copying."""
+        form = form_of(self.sets[0][index])
+        offsets = [slots.inputs[index] or 0 for slots in self._layout.calls[:2]]
+        typed = self._prepared.view(-1)[offsets[0] :]
+        typed = typed[: typed.numel() // 16 * 16].view(DTYPES[form.dtype])
+        step = (offsets[-1] - offsets[0]) // typed.element_size()
+        elements = torch.Size(form.shape).numel()
+        return typed.as_strided((self.count, elements), (step, 1)).view(self.count, *form.shape)
+
     def requests(self) -> list[dict[str, Any]]:
         """Return the description of each call for the candidate's process."""
         return [

@@ -1,5 +1,6 @@
 """Inputs in secret parts, and what they show: 1/64 of the blocks left out of a result behind a bounded function."""
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import nothing
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import HostTransport
-from kernels_eval.gpu.input_parts import spread_of, vary_parts
+from kernels_eval.gpu.input_parts import drawn_period, spread_of, vary_parts, vary_parts_of_calls
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 
@@ -149,6 +150,24 @@ def test_a_spread_of_an_earlier_draw_serves_another() -> None:
     vary_parts(one, random.Random(3))
     vary_parts(other, random.Random(3), spread=earlier)
     assert torch.allclose(one, other, atol=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_calls_that_share_the_places_of_parts_have_other_means(dtype: torch.dtype) -> None:
+    for seed in range(8):
+        values = torch.rand(6, BLOCKS, BLOCK, generator=torch.Generator().manual_seed(seed)).to(dtype)
+        before = values.clone()
+        changes = [True, True, False, True, False, True]
+        places = random.Random(seed)
+        vary_parts_of_calls(values, changes, places, period=drawn_period(places))
+        for call, changed in enumerate(changes):
+            assert torch.equal(values[call], before[call]) is not changed
+        assert before.min() <= values.min()
+        assert values.max() <= before.max()
+        means = values[changes].float().view(4, 64, -1).mean(dim=2)
+        assert all((one - other).abs().max() > 0.05 for one, other in itertools.combinations(means, 2))
+        extremes = values[changes].flatten(1).aminmax(dim=1)
+        assert len(set(extremes.min.tolist())) == len(set(extremes.max.tolist())) == 4
 
 
 def test_small_inputs_stay_as_they_are() -> None:

@@ -15,7 +15,8 @@ from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import nothing
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import HostTransport
-from kernels_eval.gpu.reference import SPIKES, GpuReference
+from kernels_eval.gpu.input_parts import SPIKES
+from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.worker_state import Quiet
 from kernels_eval.reference.inputs import SecretSeed
@@ -111,17 +112,17 @@ def test_a_problem_that_fails_on_the_device_either_way_says_why(
 def test_parts_are_for_problems_whose_results_they_leave_finite(body: str, takes_parts: bool) -> None:
     problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", "torch.rand(512, 512)")
     made = GpuReference(problem, 1)
-    assert made.takes_parts(SEED) is takes_parts
+    assert made.takes("parts", SEED) is takes_parts
 
 
 def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
-    assert made.takes_parts(SEED)
+    assert made.takes("parts", SEED)
     fine, overflow = (made.in_own_precision([torch.full((2, 4096), value)], True) for value in (1.0, 1e30))
-    assert not made.is_beyond(fine, in_parts=True)
-    assert made.takes_parts(SEED)
-    assert made.is_beyond(overflow, in_parts=True)
-    assert not made.takes_parts(SEED)
+    assert not made.is_beyond(fine, "parts")
+    assert made.takes("parts", SEED)
+    assert made.is_beyond(overflow, "parts")
+    assert not made.takes("parts", SEED)
 
 
 @pytest.mark.parametrize("dtype", ["torch.float8_e4m3fn", "torch.float8_e5m2"])
@@ -131,7 +132,7 @@ def test_inputs_of_eight_bits_change_as_others_do(dtype: str) -> None:
     large = (spiked.float() > 1.0).reshape(SPIKES, -1).sum(dim=1)
     assert large.tolist() == [1] * SPIKES
     assert bool(spiked.float().isfinite().all())
-    assert made.takes_parts(SEED)
+    assert made.takes("parts", SEED)
     (parts,), (other,) = made.draw_in_parts(3, SEED), made.draw_in_parts(4, SEED)
     assert parts.dtype is other.dtype is spiked.dtype
     means = [
@@ -156,25 +157,25 @@ def test_other_distributions_are_drawn_where_the_problem_takes_them(drawn: str) 
     body, takes, differs = OTHERS[drawn]
     problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", drawn.strip())
     made = GpuReference(problem, 1)
-    assert made.takes_others(SEED) is takes
-    (own,), (other,) = made.draw(None, 5, SEED, own=True), made.draw_other(5, SEED)
+    assert made.takes("other", SEED) is takes
+    (own,), (other,) = made.draw(None, 5, SEED, own=True), made.draw_as("other", 5, SEED)
     assert (not torch.equal(own, other)) is differs
     assert made.results([other])[0].isfinite().all()
 
 
 def test_inputs_of_other_distributions_beyond_the_problem_are_found_out_later() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
-    assert made.takes_others(SEED)
-    assert made.takes_parts(SEED)
+    assert made.takes("other", SEED)
+    assert made.takes("parts", SEED)
     (overflow,) = (made.in_own_precision([torch.full((2, 4096), 1e30)], True),)
-    assert made.is_beyond(overflow, in_parts=False)
-    assert not made.takes_others(SEED)
-    assert made.takes_parts(SEED)
+    assert made.is_beyond(overflow, "other")
+    assert not made.takes("other", SEED)
+    assert made.takes("parts", SEED)
 
 
 def test_outputs_for_other_inputs_are_held_to_a_share_of_the_own_size() -> None:
     made = GpuReference(MEAN.replace("x * x", "x").replace("4194304", "65536"), 1)
-    assert made.takes_others(SEED)
+    assert made.takes("other", SEED)
     (least,) = made.least_sizes
     assert least == pytest.approx(0.5 / 32, rel=0.05)
     oracle = torch.tensor([1e-5], dtype=torch.float64)
@@ -324,7 +325,7 @@ def test_a_reference_that_looks_for_whole_numbers_gets_these() -> None:
     body = "x if bool((x == x.floor()).all()) else x / 0"
     made = "torch.randint(0, 99, (4096,)).float()"
     reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", made), 1)
-    assert reference.takes_parts(SEED)
+    assert reference.takes("parts", SEED)
     (value,) = reference.draw_in_parts(3, SEED)
     assert bool((value == value.floor()).all())
 
@@ -332,13 +333,43 @@ def test_a_reference_that_looks_for_whole_numbers_gets_these() -> None:
 @pytest.mark.parametrize("made", ["torch.rand(512, 512)", "torch.randn(512, 512)", "torch.rand(512, 512) + 3"])
 def test_sparse_inputs_are_in_the_range_of_the_own_ones(made: str) -> None:
     reference = GpuReference(MEAN.replace("torch.rand(2, 4194304)", made), 1)
-    assert reference.takes_sparse(SEED)
+    assert reference.takes("sparse", SEED)
     (value,), (own,) = reference.draw_sparse(3, SEED), reference.draw(None, 3, SEED, own=True)
     assert own.min() <= value.min()
     assert value.max() <= own.max()
     near = max(0.0, float(own.min()))
     far = ((value - near).abs() > 0.1).float().mean()
     assert 0.005 < float(far) < 0.03
+
+
+LOSS = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, a, b, c):
+        return ((a - b) ** 2).sum() + 1e-5 * c.abs().sum()
+def get_inputs():
+    return [torch.rand(256, 512) for _ in range(3)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_term_below_the_tolerance_shows_when_the_other_inputs_are_smaller() -> None:
+    reference = GpuReference(LOSS, 1)
+    assert reference.takes("quiet", SEED)
+    shares: list[float] = []
+    for call in range(72):
+        a, b, c = reference.draw_as("quiet", call, SEED) or []
+        sizes = [float(value.max()) for value in (a, b, c)]
+        assert sorted(round(64 * size) for size in sizes) == [1, 1, 64]
+        (right,) = reference.results([a, b, c])
+        left_out = ((a - b) ** 2).sum()
+        shares.append(float(1 - left_out / right))
+    assert 8 < sum(share > 0.05 for share in shares) < 48
+
+
+def test_one_input_alone_is_never_quiet() -> None:
+    assert not GpuReference(MEAN.replace("2, 4194304", "64, 64"), 1).takes("quiet", SEED)
 
 
 BENT = {"x @ x.t()": True, "torch.relu(x).sum(1)": True, "torch.sigmoid(x)": False, "x + 1": False, "x.argmax(1)": True}

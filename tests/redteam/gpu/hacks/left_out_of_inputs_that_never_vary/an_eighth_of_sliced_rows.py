@@ -1,6 +1,6 @@
 """a maximum from an eighth of rows that are a slice of longer ones
 
-The slice has gaps in memory: it is plain, but `vary_parts` and `_add_spikes` leave it as it is. So only calls of
+The slice has gaps in memory: it is plain, but `vary_parts` and `add_spikes` leave it as it is. So only calls of
 another distribution differ, and those have elements outside [0, 1), which make a block be read whole.
 
 expect: incorrect or rejected or correct

@@ -12,8 +12,9 @@ from kernels_eval.gpu.candidate.session import MAX_CALLS
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.shared_memory import Transport, lay_out
 from kernels_eval.gpu.device.watch import PIECE_BYTES
+from kernels_eval.gpu.input_kinds import KINDS
 from kernels_eval.gpu.input_parts import SPIKES, Period, drawn_period
-from kernels_eval.gpu.reference import KINDS, GpuReference
+from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
@@ -25,7 +26,7 @@ _SPIKE = 8.0
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
 _KINDS = ("plain", "other", "sparse", "quiet", *["parts"] * 12)
-"""Kinds of timed calls (kernels_eval.gpu.reference), with equal shares."""
+"""Kinds of timed calls (kernels_eval.gpu.input_kinds), with equal shares."""
 _GROUPS = (12, 24)
 """Groups of the calls of a round, fewest and most: to draw the parts of each call alone takes longer than the rest."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
@@ -162,7 +163,7 @@ class CallSets:
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
             for kind in ("sparse", "quiet"):
-                if self._reference.takes(kind, self._seed):
+                if self._reference.kinds.takes(kind, self._seed):
                     self._next()
                     drawn = self._reference.draw_as(kind, self._drawn, self._seed)
                     if drawn is not None:
@@ -191,9 +192,10 @@ class CallSets:
         reduced = self._reference.input_bytes / max(self.output_bytes, 1)
         for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
             inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
-            expected = self._reference.in_own_precision(inputs, perturbed=True)
-            if expected.is_finite:
-                return inputs, expected
+            with contextlib.suppress(ReferenceFailedError):  # of values that it does not take, as probabilities
+                expected = self._reference.in_own_precision(inputs, perturbed=True)
+                if expected.is_finite:
+                    return inputs, expected
         return self._with_expected(None, own=True)
 
     def own(self, count: int) -> tuple[SharedCalls, list[Expected]]:
@@ -206,7 +208,7 @@ class CallSets:
 
         Their kinds are secret. A kernel that leaves parts out in timed rounds alone, or is less exact, is wrong there.
         """
-        takes = {kind: self._reference.takes(kind, self._seed) for kind in KINDS}
+        takes = {kind: self._reference.kinds.takes(kind, self._seed) for kind in KINDS}
         self.kinds = []
         plain: list[list[bool]] = []
         groups = _groups(self._seed.number("groups", self._drawn), count)

@@ -25,6 +25,10 @@ _MARGIN = 0.1
 """Of the range, at either end: no part's middle lies there."""
 _SHRINKS = 0.3
 """By which all elements come nearer to the mean at most: largest and smallest ones are then no constants."""
+_USUAL_OFFSET, _LEAST_NARROWED = 1.75, 0.6
+"""Mean in standard deviations, of draws in [0, 1), beyond which parts are less narrow, but for this scale at most.
+
+A variance by sums of squares loses digits by the square of that."""
 _STRETCH = 3.0
 _FEW_ON_HOST = 1 << 14
 """Middles of parts, at most, that are drawn on the host."""
@@ -36,6 +40,8 @@ _RUNS_SHARE = 0.6
 _RARE = 1 / 64
 _FAINT = 1 / 64
 """Share of the elements of a sparse input that stay, and the size of the others: few terms of a sum are then large."""
+_MOST_OFFSET = 8.0
+"""Distance of the others from zero, in their standard deviations, at most: inputs farther from it stay as drawn."""
 _WIDE_RANGE = 48
 """Difference of largest and smallest whole number from which whole numbers have parts of their own ranges."""
 _EXACT_IN_FLOAT32 = 1 << 24
@@ -167,7 +173,8 @@ def vary_parts_of_calls(
     if found is None:
         return
     deviation, mean, low, high = spread or spread_of(values[0])
-    scale, middle = _drawn(found, len(values), places, values.device)
+    offset = max(1.0, abs(mean) / (_USUAL_OFFSET * deviation)) if deviation > 0 else 1.0
+    scale, middle = _drawn(found, len(values), places, values.device, min(_NARROWEST * offset, _LEAST_NARROWED))
     kept = torch.tensor([not each for each in changes], device=scale.device).view(-1, 1, 1, 1, 1)
     flat = values.view(len(values), -1)
     if stretched:
@@ -176,15 +183,14 @@ def vary_parts_of_calls(
     margin = _MARGIN * (high - low)
     middle = (mean + middle * deviation).clamp(low + margin, high - margin)
     # All of it then comes nearer to the mean: how far the largest element is from it, nobody knows.
-    near = torch.tensor([1 - _SHRINKS * places.random() for _ in changes])
+    near = torch.tensor([1 - _SHRINKS / offset * places.random() for _ in changes])
     here = near.to(scale.device).view(-1, 1, 1, 1, 1)
     _change(found.of(flat), here * scale, here * (1 - scale) * middle + (1 - here) * mean, kept)
     nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element keeps from either end
     outside = near * nearest * (low + high) + (1 - near) * mean
     for rest in (flat[:, : found.start], flat[:, found.end :]):
         if rest.numel():
-            factor, offset = (each[:, None] for each in (near * (1 - 2 * nearest), outside))
-            _change(rest, factor, offset, kept.view(-1, 1).cpu())
+            _change(rest, (near * (1 - 2 * nearest))[:, None], outside[:, None], kept.view(-1, 1).cpu())
     _place_extremes(flat, changes, places, near, (low, mean, high))
 
 
@@ -304,9 +310,12 @@ def make_sparse(value: torch.Tensor, generator: torch.Generator, spread: Spread)
     Errors of many terms of a sum cancel, those of few do not. All elements are in the range of the problem's own.
     """
     fixed = min(max(0.0, spread.low), spread.high)
+    faint = max(_FAINT, abs(fixed) / (_MOST_OFFSET * spread.deviation)) if fixed and spread.deviation > 0 else _FAINT
+    if faint >= 1:
+        return
     for part in value.view(-1).split(_AT_ONCE):
         rest = torch.rand(part.shape, generator=generator, device=value.device) >= _RARE
-        part.copy_(torch.where(rest, part * _FAINT + fixed * (1 - _FAINT), part))
+        part.copy_(torch.where(rest, part * faint + fixed * (1 - faint), part))
 
 
 def add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
@@ -326,7 +335,9 @@ def add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -
     value.view(-1)[places] = sizes.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
 
 
-def _drawn(parts: _Parts, calls: int, places: random.Random, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _drawn(
+    parts: _Parts, calls: int, places: random.Random, device: torch.device, narrowest: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scale of each run, and the distance of the middle of each turn in it from the mean.
 
     (calls, runs, 1, 1, 1) and (calls, runs, 1, turns, 1). Few are drawn on the host: to begin an operation on a GPU
@@ -335,7 +346,7 @@ def _drawn(parts: _Parts, calls: int, places: random.Random, device: torch.devic
     where = torch.device("cpu") if calls * parts.runs * parts.turns <= _FEW_ON_HOST else device
     generator = torch.Generator(where).manual_seed(places.getrandbits(62))
     scale, distance, side = torch.rand(3, calls, parts.runs, 1, 1, 1, generator=generator, device=where).unbind()
-    scale = _NARROWEST + (_WIDEST - _NARROWEST) * scale
+    scale = narrowest + (_WIDEST - narrowest) * scale
     distance = _NEAREST + (_FARTHEST - _NEAREST) * distance
     distance = torch.where(side < 0.5, -distance, distance)
     if parts.turns == 1:

@@ -8,15 +8,16 @@ import contextlib
 import copy
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat, unbounded
-from kernels_eval.correctness.tolerance import least_size, size_of
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
+from kernels_eval.gpu.index_ranges import CheckedRanges
+from kernels_eval.gpu.input_kinds import InputKinds
 from kernels_eval.gpu.input_parts import (
     Period,
     Spread,
@@ -38,11 +39,6 @@ from kernels_eval.reference.inputs import SecretSeed, copied, varied_if_constant
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
-KINDS = ("plain", "other", "sparse", "quiet", "parts")
-"""Of inputs: as the problem draws them, of another distribution, with few large elements, with one large one of
-several, in parts."""
-_PLAIN_TRIALS = 2
-_TRIALS = {"plain": 0, "other": 3, "sparse": 1, "quiet": 4, "parts": 4}
 _QUIET = 1 / 64
 """Factor of all inputs but one."""
 _MARKED = 4096
@@ -71,16 +67,14 @@ class GpuReference(Reference):
         self._own_marks: list[float] = []
         """Of one draw: inputs with the same mark in another one are no draws."""
         self._is_scalable = True
-        self._most_unbounded: int | None = None
-        """Elements without a finite value that the problem's own inputs have in the outputs; None: not counted yet."""
-        self._own_sizes: list[float] = []
-        """Mean magnitudes of the outputs for the problem's own inputs."""
-        self._taken: dict[str, bool] = {"plain": True}
-        """By kind of inputs that was tried."""
-        self._takes_fractions = True
+        self.kinds = InputKinds(self)
+        """Which kinds of inputs it takes."""
+        self.has_fractions = True
+        """Of whole numbers, in inputs in parts."""
+        self.only_constants = False
+        """Inputs of another distribution are as drawn, but for constants."""
         self._is_whole: dict[int, bool] = {}
         """By input: floats with a structure that are whole numbers of a range."""
-        self._only_constant = False
         self._is_placed = False
         """It is known where the problem's code makes its tensors."""
 
@@ -108,28 +102,6 @@ class GpuReference(Reference):
         with torch.device(cuda_driver.DEVICE):
             return super().draw(size, trial, seed, own, only_constant)
 
-    def takes(self, kind: str, seed: SecretSeed) -> bool:
-        """Return whether inputs of a kind bring no more elements without a finite value in the outputs than own ones.
-
-        Tries it once; `is_beyond` may find out later. Then parts have no fractions, or constants alone are varied.
-        """
-        if kind not in self._taken:
-            self._taken[kind] = self._takes(kind, seed)
-            if not self._taken[kind] and kind == "parts" and self._takes_fractions:
-                self._takes_fractions = False
-                self._taken[kind] = self._takes(kind, seed)
-            if not self._taken[kind] and kind == "other" and not self._only_constant:
-                self._only_constant = True
-                self._taken[kind] = self._takes(kind, seed)
-        return self._taken[kind]
-
-    def _takes(self, kind: str, seed: SecretSeed) -> bool:
-        try:
-            drawn = (self.draw_as(kind, -1 - trial, seed) for trial in range(_TRIALS[kind]))
-            return all(inputs is not None and self._unbounded(inputs) <= self._own_unbounded(seed) for inputs in drawn)
-        except ReferenceFailedError:  # it looks at them, or an index is out of range
-            return False
-
     def draw_as(self, kind: str, trial: int, seed: SecretSeed) -> list[Any] | None:
         """Draw full-size inputs of a kind (`KINDS`); None where the problem has none of it."""
         if kind == "parts":
@@ -139,7 +111,7 @@ class GpuReference(Reference):
         if kind == "quiet":
             return self.draw_quiet(trial, seed)
         other = kind == "other"
-        return self.draw(None, trial, seed, own=not other, only_constant=other and self._only_constant)
+        return self.draw(None, trial, seed, own=not other, only_constant=other and self.only_constants)
 
     def draw_sparse(self, trial: int, seed: SecretSeed) -> list[Any]:
         """Draw full-size inputs of which few elements are far from zero, all in the range of the problem's own.
@@ -172,32 +144,24 @@ class GpuReference(Reference):
                 wide.mul_(_QUIET)
         return values
 
-    def is_beyond(self, expected: Expected, kind: str) -> bool:
-        """Return whether a call's inputs of a kind are more than the problem takes: no more of it are drawn then."""
-        is_beyond = sum(map(unbounded, expected.native)) > (self._most_unbounded or 0)
-        if is_beyond:
-            self._taken[kind] = False
-        return is_beyond
+    def guarded_results(self, inputs: list[Any]) -> list[torch.Tensor]:
+        """Return what `results` does. What would end the CUDA context raises ReferenceFailedError."""
+        with self._guarded():
+            return self.results(inputs)
 
-    @property
-    def least_sizes(self) -> list[float]:
-        """Sizes to which outputs for other inputs are held at least: where terms cancel, no digits are left."""
-        return [least_size(size) for size in self._own_sizes]
+    def in_own_precision(self, inputs: list[Any], perturbed: bool) -> Expected:
+        """Run the reference on a copy of one input set. What would end the CUDA context raises ReferenceFailedError."""
+        with self._guarded():
+            return super().in_own_precision(inputs, perturbed)
 
-    def _own_unbounded(self, seed: SecretSeed) -> int:
-        """Return how many elements of the outputs have no finite value for the problem's own inputs, at most."""
-        if self._most_unbounded is None:
-            found = 0
-            for trial in range(_PLAIN_TRIALS):
-                outputs = self.results(self.draw(None, -1 - trial, seed, own=True))
-                found = max(found, sum(map(unbounded, outputs)))
-                self._own_sizes = list(map(size_of, outputs))
-                del outputs  # the next ones need their memory
-            self._most_unbounded = found
-        return self._most_unbounded
-
-    def _unbounded(self, inputs: list[Any]) -> int:
-        return sum(map(unbounded, self.results(inputs)))
+    @contextlib.contextmanager
+    def _guarded(self) -> Generator[None]:
+        """Have the model raise for an index or a probability out of range, as it does on a host."""
+        self._code.guard = CheckedRanges
+        try:
+            yield
+        finally:
+            self._code.guard = contextlib.nullcontext
 
     def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts).
@@ -227,7 +191,7 @@ class GpuReference(Reference):
             values, is_plain = self._drawn(trial, seed)
         for index, value in enumerate(values):
             is_tensor = isinstance(value, torch.Tensor) and not is_plain[index]
-            if is_tensor and self._takes_fractions and self._is_whole.get(index, True):
+            if is_tensor and self.has_fractions and self._is_whole.get(index, True):
                 is_drawn = index in self._is_whole or _mark(value) != self._own_marks[index]
                 extremes = whole_range(value) if is_drawn else None
                 self._is_whole[index] = extremes is not None
@@ -293,7 +257,7 @@ class GpuReference(Reference):
             return None
         large = [value * _LARGE if plain else value for value, plain in zip(values, is_plain, strict=True)]
         try:
-            pairs = zip(self.results(values), self.results(copied(large)), strict=True)
+            pairs = zip(self.guarded_results(values), self.guarded_results(copied(large)), strict=True)
             self._is_scalable = all(itertools.starmap(_is_multiple, pairs))
         except (ReferenceFailedError, torch.cuda.OutOfMemoryError):
             self._is_scalable = False

@@ -84,13 +84,13 @@ def check_timed_round(
     expected: Callable[[int], Expected],
     largest: LargestErrors,
     is_beyond: Callable[[int, Expected], bool],
-    least_sizes: Sequence[float],
+    least_sizes: Callable[[int], Sequence[float]],
 ) -> None:
     """Check a round of many calls: against the reference in its own precision, and where that fails as `check_round`.
 
     `model`: the reference's results on another set, for their forms; `results`: its outputs on a call's inputs, in its
     own precision; `expected`: the same with the oracle; `is_beyond`: whether a call's inputs are more than the problem
-    takes, so that its outputs say nothing; `least_sizes`: of outputs: in one call of thousands terms cancel by chance.
+    takes, so that its outputs say nothing; `least_sizes`: of a call's outputs: in one of many terms cancel by chance.
     """
     _check_count(made, calls)
     for call in range(calls.count):
@@ -98,7 +98,7 @@ def check_timed_round(
     for call in calls_that_differ(calls, results):
         right = expected(call)
         if not is_beyond(call, right):
-            check_call(made, calls, call, right, largest, least_sizes)
+            check_call(made, calls, call, right, largest, least_sizes(call))
     check_traces(made, calls, model.changed_inputs)
 
 

@@ -86,7 +86,10 @@ class TimedRounds:
 
     def _is_beyond(self, call: int, expected: Expected) -> bool:
         kind = self.sets.kinds[call]
-        return kind != "plain" and self.reference.is_beyond(expected, kind)
+        return kind != "plain" and self.reference.kinds.is_beyond(expected, kind)
+
+    def _least_sizes(self, call: int) -> list[float]:
+        return self.reference.kinds.least_sizes(self.sets.kinds[call])
 
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock
@@ -104,7 +107,7 @@ class TimedRounds:
 
         with lock.shared():
             check_timed_round(
-                made, calls, self.form, results, expected, self.errors, self._is_beyond, self.reference.least_sizes
+                made, calls, self.form, results, expected, self.errors, self._is_beyond, self._least_sizes
             )
         if made.is_profiled:
             self.note_kernels(made, calls.count)

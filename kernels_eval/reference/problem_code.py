@@ -34,6 +34,8 @@ class ProblemCode:
         self._is_virtual = "cuda" in source and not torch.cuda.is_available()
         self.default_device: str | None = None
         """Of tensors that its code makes without naming a device, if not the host."""
+        self.guard: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+        """Returns a context in which the model runs, and which may raise."""
         self.may_be_random = _RANDOM_MODULES.search(source) is not None
         """True if the source names a module that random numbers or times come from."""
         module = types.ModuleType(PROBLEM)
@@ -114,7 +116,7 @@ class ProblemCode:
 
     def run_and_keep(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
         """Run a model as `run` does. The model keeps what the call leaves in it."""
-        with torch.no_grad():
+        with torch.no_grad(), self.guard():
             result = self.call(lambda: model(*inputs))
         outputs, structure = self.call(lambda: flat(result))
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):

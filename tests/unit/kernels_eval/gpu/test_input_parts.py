@@ -237,3 +237,21 @@ def get_init_inputs():
         sets.reserve()
         with pytest.raises(ReferenceFailedError, match="results' shapes depend on the inputs' values"):
             next(sets.trials(None, 2))
+
+
+NORM = PROBLEM.replace("torch.sigmoid(x).mean()", "torch.nn.functional.layer_norm(x, (256,))")
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 1.0, 4.0])
+def test_a_variance_by_sums_of_squares_is_right_where_the_inputs_are_far_from_zero(
+    shift: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sparse inputs were all near the smallest one, by a 64th of their spread: no such kernel had any digits left."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    made, seed = GpuReference(NORM.replace("256, 256)", f"64, 256) + {shift}"), 1), SecretSeed(b"a secret")
+    for call in range(12):
+        for (x,) in (made.draw_sparse(call, seed), made.draw_in_parts(call, seed)):
+            mean, squares = x.mean(dim=1, keepdim=True), (x * x).mean(dim=1, keepdim=True)
+            found = (x - mean) * torch.rsqrt(squares - mean * mean + 1e-5)
+            native, exact = (torch.nn.functional.layer_norm(v, (256,)) for v in (x, x.double()))
+            assert compare(found, exact, native, "").agrees

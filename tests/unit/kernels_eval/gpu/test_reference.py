@@ -112,17 +112,17 @@ def test_a_problem_that_fails_on_the_device_either_way_says_why(
 def test_parts_are_for_problems_whose_results_they_leave_finite(body: str, takes_parts: bool) -> None:
     problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", "torch.rand(512, 512)")
     made = GpuReference(problem, 1)
-    assert made.takes("parts", SEED) is takes_parts
+    assert made.kinds.takes("parts", SEED) is takes_parts
 
 
 def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
-    assert made.takes("parts", SEED)
+    assert made.kinds.takes("parts", SEED)
     fine, overflow = (made.in_own_precision([torch.full((2, 4096), value)], True) for value in (1.0, 1e30))
-    assert not made.is_beyond(fine, "parts")
-    assert made.takes("parts", SEED)
-    assert made.is_beyond(overflow, "parts")
-    assert not made.takes("parts", SEED)
+    assert not made.kinds.is_beyond(fine, "parts")
+    assert made.kinds.takes("parts", SEED)
+    assert made.kinds.is_beyond(overflow, "parts")
+    assert not made.kinds.takes("parts", SEED)
 
 
 @pytest.mark.parametrize("dtype", ["torch.float8_e4m3fn", "torch.float8_e5m2"])
@@ -132,7 +132,7 @@ def test_inputs_of_eight_bits_change_as_others_do(dtype: str) -> None:
     large = (spiked.float() > 1.0).reshape(SPIKES, -1).sum(dim=1)
     assert large.tolist() == [1] * SPIKES
     assert bool(spiked.float().isfinite().all())
-    assert made.takes("parts", SEED)
+    assert made.kinds.takes("parts", SEED)
     (parts,), (other,) = made.draw_in_parts(3, SEED), made.draw_in_parts(4, SEED)
     assert parts.dtype is other.dtype is spiked.dtype
     means = [
@@ -157,7 +157,7 @@ def test_other_distributions_are_drawn_where_the_problem_takes_them(drawn: str) 
     body, takes, differs = OTHERS[drawn]
     problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", drawn.strip())
     made = GpuReference(problem, 1)
-    assert made.takes("other", SEED) is takes
+    assert made.kinds.takes("other", SEED) is takes
     (own,), (other,) = made.draw(None, 5, SEED, own=True), made.draw_as("other", 5, SEED)
     assert (not torch.equal(own, other)) is differs
     assert made.results([other])[0].isfinite().all()
@@ -165,18 +165,18 @@ def test_other_distributions_are_drawn_where_the_problem_takes_them(drawn: str) 
 
 def test_inputs_of_other_distributions_beyond_the_problem_are_found_out_later() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
-    assert made.takes("other", SEED)
-    assert made.takes("parts", SEED)
+    assert made.kinds.takes("other", SEED)
+    assert made.kinds.takes("parts", SEED)
     (overflow,) = (made.in_own_precision([torch.full((2, 4096), 1e30)], True),)
-    assert made.is_beyond(overflow, "other")
-    assert not made.takes("other", SEED)
-    assert made.takes("parts", SEED)
+    assert made.kinds.is_beyond(overflow, "other")
+    assert not made.kinds.takes("other", SEED)
+    assert made.kinds.takes("parts", SEED)
 
 
 def test_outputs_for_other_inputs_are_held_to_a_share_of_the_own_size() -> None:
     made = GpuReference(MEAN.replace("x * x", "x").replace("4194304", "65536"), 1)
-    assert made.takes("other", SEED)
-    (least,) = made.least_sizes
+    assert made.kinds.takes("other", SEED)
+    (least,) = made.kinds.least_sizes("parts")
     assert least == pytest.approx(0.5 / 32, rel=0.05)
     oracle = torch.tensor([1e-5], dtype=torch.float64)
     cancelled = (oracle + 1e-7).float()
@@ -325,15 +325,15 @@ def test_a_reference_that_looks_for_whole_numbers_gets_these() -> None:
     body = "x if bool((x == x.floor()).all()) else x / 0"
     made = "torch.randint(0, 99, (4096,)).float()"
     reference = GpuReference(MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", made), 1)
-    assert reference.takes("parts", SEED)
+    assert reference.kinds.takes("parts", SEED)
     (value,) = reference.draw_in_parts(3, SEED)
     assert bool((value == value.floor()).all())
 
 
-@pytest.mark.parametrize("made", ["torch.rand(512, 512)", "torch.randn(512, 512)", "torch.rand(512, 512) + 3"])
+@pytest.mark.parametrize("made", ["torch.rand(512, 512)", "torch.randn(512, 512)", "torch.rand(512, 512) - 0.3"])
 def test_sparse_inputs_are_in_the_range_of_the_own_ones(made: str) -> None:
     reference = GpuReference(MEAN.replace("torch.rand(2, 4194304)", made), 1)
-    assert reference.takes("sparse", SEED)
+    assert reference.kinds.takes("sparse", SEED)
     (value,), (own,) = reference.draw_sparse(3, SEED), reference.draw(None, 3, SEED, own=True)
     assert own.min() <= value.min()
     assert value.max() <= own.max()
@@ -356,7 +356,7 @@ def get_init_inputs():
 
 def test_a_term_below_the_tolerance_shows_when_the_other_inputs_are_smaller() -> None:
     reference = GpuReference(LOSS, 1)
-    assert reference.takes("quiet", SEED)
+    assert reference.kinds.takes("quiet", SEED)
     shares: list[float] = []
     for call in range(72):
         a, b, c = reference.draw_as("quiet", call, SEED) or []
@@ -369,7 +369,7 @@ def test_a_term_below_the_tolerance_shows_when_the_other_inputs_are_smaller() ->
 
 
 def test_one_input_alone_is_never_quiet() -> None:
-    assert not GpuReference(MEAN.replace("2, 4194304", "64, 64"), 1).takes("quiet", SEED)
+    assert not GpuReference(MEAN.replace("2, 4194304", "64, 64"), 1).kinds.takes("quiet", SEED)
 
 
 BENT = {"x @ x.t()": True, "torch.relu(x).sum(1)": True, "torch.sigmoid(x)": False, "x + 1": False, "x.argmax(1)": True}
@@ -608,3 +608,23 @@ def test_a_round_without_calls_is_made_whatever_the_problem_is(tmp_path: Path) -
     assert not calls.has_late_writes()
     assert not calls.has_broken_guards()
     assert calls.changed_inputs() == set()
+
+
+PRODUCT = MEAN.replace("(self, x)", "(self, x, y)").replace("(x * x).mean(dim=1)", "x @ y")
+PRODUCT = PRODUCT.replace("torch.rand(2, 4194304)", "torch.rand(32, 2048), torch.rand(2048, 32)")
+
+
+def in_tf32(value: torch.Tensor) -> torch.Tensor:
+    return ((value.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+
+
+def test_a_product_of_sparse_inputs_is_held_to_its_own_size() -> None:
+    """In 32 parts of the usual size TF32 was right: a product of two sparse inputs is a thousandth of it."""
+    made = GpuReference(PRODUCT, 1)
+    assert made.kinds.takes("sparse", SEED)
+    x, y = made.draw_sparse(1, SEED)
+    exact, native, rounded = x.double() @ y.double(), x @ y, in_tf32(x) @ in_tf32(y)
+    (least,), (usual,) = made.kinds.least_sizes("sparse"), made.kinds.least_sizes("plain")
+    assert compare(native, exact, native, "", least).agrees
+    assert not compare(rounded, exact, native, "", least).agrees
+    assert compare(rounded, exact, native, "", usual).agrees

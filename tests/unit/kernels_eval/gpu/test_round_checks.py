@@ -125,7 +125,7 @@ def timed(
     largest, beyond = LargestErrors(), lambda *_: is_beyond
     return refusal(
         lambda: check_timed_round(
-            made, calls, expected, lambda _: [right], lambda _: expected, largest, beyond, least_sizes
+            made, calls, expected, lambda _: [right], lambda _: expected, largest, beyond, lambda _: least_sizes
         )
     )
 

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernels_eval.correctness.allowed_operators import (
     COPIES,
     CREATIONS,
+    MAX_HOST_INTEGERS,
     MAX_HOST_READS,
     METADATA,
     MOVES,
@@ -51,7 +52,8 @@ class OperatorGuard(TorchDispatchMode):
         """Number of the last tensor that was made in this call at an address, by address of its storage."""
         self._slots: dict[int, torch.Tensor] = {}
         self._made = 0
-        self._host_reads = 0
+        self._host_reads = [0, 0]
+        """Values that host code has read in this call: whole numbers, and others."""
         self._host = HostTensors()
 
     def start(self, poisons: bool) -> None:
@@ -59,11 +61,21 @@ class OperatorGuard(TorchDispatchMode):
         self.poisons = poisons
         self.allocations.clear()
         self._made = 0
-        self._host_reads = 0
+        self._host_reads = [0, 0]
 
     def use_slots(self, slots: dict[int, torch.Tensor]) -> None:
         """Make tensors of the next call in these places (bytes), by their number in `allocations`."""
         self._slots = slots
+
+    def may_read(self, tensor: torch.Tensor) -> bool:
+        """Count the values of a tensor that host code is to read in this call; returns whether it may."""
+        is_whole = _is_whole(tensor)
+        self._host_reads[not is_whole] += _numel_of(tensor)
+        return self._host_reads[not is_whole] <= (MAX_HOST_INTEGERS if is_whole else MAX_HOST_READS)
+
+    def may_list(self, tensor: torch.Tensor) -> bool:
+        """Return whether host code may read a tensor as a list, and count its values: of whole numbers alone."""
+        return _is_whole(tensor) and self.may_read(tensor)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -76,8 +88,7 @@ class OperatorGuard(TorchDispatchMode):
             if parts is not None:
                 with self:
                     return parts(*args, **kwargs)
-            self._host_reads += name == "_local_scalar_dense"
-            if name != "_local_scalar_dense" or self._host_reads > MAX_HOST_READS:
+            if name != "_local_scalar_dense" or not self.may_read(args[0]):
                 self.violations.append(f"aten.{name}")
                 raise ForbiddenOperatorError(
                     f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
@@ -113,11 +124,12 @@ class OperatorGuard(TorchDispatchMode):
         return made
 
 
-def refuse_host_copies(record: Callable[[str], None]) -> None:
+def refuse_host_copies(record: Callable[[str], None], may_list: Callable[[torch.Tensor], bool]) -> None:
     """Refuse conversions of a tensor that bypass the dispatcher, for good: to numpy, to lists, and of host memory to
     DLPack.
 
-    `record`: takes the name of what was refused. A tensor on the device is handed over as DLPack: CuTe DSL takes no
+    `record`: takes the name of what was refused; `may_list`: returns whether a tensor may become a list, such as
+    the lengths of a batch's sequences. A tensor on the device is handed over as DLPack: CuTe DSL takes no
     other form, and what any library computes with it there is a kernel in the profile.
     """
 
@@ -136,8 +148,14 @@ def refuse_host_copies(record: Callable[[str], None]) -> None:
             refuse("__dlpack__")
         return give(self, **options)
 
-    for name in ("numpy", "tolist", "__array__"):
+    to_list = tensor.tolist
+
+    def listed(self: torch.Tensor) -> Any:
+        return to_list(self) if may_list(self) else refuse("tolist")
+
+    for name in ("numpy", "__array__"):
         setattr(torch.Tensor, name, refusing(name))
+    setattr(torch.Tensor, "tolist", listed)  # noqa: B010 (as below)
     setattr(torch.Tensor, "__dlpack__", give_on_device)  # noqa: B010 (pyright knows the method's own signature)
 
 
@@ -157,4 +175,11 @@ def _poison(tensor: torch.Tensor) -> None:
         _fill(tensor, 85)
 
 
+def _is_whole(tensor: torch.Tensor) -> bool:
+    dtype = _dtype_of(tensor)
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
 _fill: Any = torch.Tensor.fill_
+_dtype_of: Any = torch.Tensor.dtype.__get__  # type: ignore[attr-defined] # not what a class of the candidate's says
+_numel_of: Any = torch.Tensor.numel

@@ -95,7 +95,7 @@ class _Candidate:
             held = HeldWeights(model, made)
             move_model(model, cuda_driver.DEVICE)
         if job["strict"]:
-            refuse_host_copies(guard.violations.append)
+            refuse_host_copies(guard.violations.append, guard.may_list)
         configurations = backend.configurations(module)
         send_state(self._channel, model, drawn=held.drawn, computed=held.computed, configurations=configurations)
         header = self._take_weights(held, memory, tools)

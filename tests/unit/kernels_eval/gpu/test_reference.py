@@ -610,6 +610,12 @@ def test_a_round_without_calls_is_made_whatever_the_problem_is(tmp_path: Path) -
     assert calls.changed_inputs() == set()
 
 
+def test_results_of_eight_bits_have_no_large_inputs() -> None:
+    """A GPU has no product of them, and they have no range for it."""
+    made = GpuReference(MEAN.replace("(x * x).mean(dim=1)", "x.to(torch.float8_e4m3fn)").replace("4194304", "64"), 1)
+    assert made.draw_large(3, SEED) is None
+
+
 PRODUCT = MEAN.replace("(self, x)", "(self, x, y)").replace("(x * x).mean(dim=1)", "x @ y")
 PRODUCT = PRODUCT.replace("torch.rand(2, 4194304)", "torch.rand(32, 2048), torch.rand(2048, 32)")
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kernels_eval.gpu.round_checks import (
     LargestErrors,
     believed_s,
     check_attribution,
+    check_call,
     check_floor,
     check_folder,
     check_profiled_time,
@@ -33,7 +35,7 @@ from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.folders import remove_folder
 from kernels_eval.sandbox.messages import OutputForm
-from kernels_eval.sandbox.tensor_bytes import TensorForm
+from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 
 QUIET = Estimate(1e-3, 0.001, 3)
 
@@ -149,6 +151,30 @@ def test_a_timed_call_whose_terms_cancelled_is_held_to_a_share_of_the_usual_size
 def test_an_oracle_that_is_there_is_compared_with() -> None:
     assert compared(LOST, [LOST.double()]) == (None, 1)
     assert compared(NATIVE * 1.01, [LOST.double()]) == ("wrong_values", 1)
+
+
+def differ(*calls: list[int], dtype: torch.dtype = torch.int64) -> bool:
+    """Return whether calls are right in which elements of 960 at these places differ."""
+    errors = LargestErrors()
+    right = torch.arange(960).remainder(90).to(dtype)
+    for places in calls:
+        output = right.clone()
+        output[places] = ~right[places] if dtype is torch.bool else 91 - right[places]
+        expected = Expected([right], [right], frozenset(), ONE)
+        form = OutputForm(kind="tensor", type="Tensor", dtype=NAMES[dtype], shape=(960,))
+        made = Round(RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),)), host_s=1e-3)
+        one: Any = OneCall(output)
+        if refusal(partial(check_call, made, one, 0, expected, errors)):
+            return False
+    return True
+
+
+def test_few_whole_numbers_at_other_places_are_ties() -> None:
+    assert differ([4, 5], [], [70, 71], [33])
+    assert not differ([4, 5, 6])
+    assert not differ([959], [959], [959]), "a mistake at one place"
+    assert not differ([4], dtype=torch.bool)
+    assert not differ([4], dtype=torch.float32)
 
 
 STREAMS = Attribution(100, 0, (), 1, uses_side_streams=True)

@@ -131,7 +131,7 @@ def recorded() -> Iterator[list[str]]:
         patch.setattr(torch.Tensor, "__dlpack__", lambda _, **options: options)
         for name in ("numpy", "tolist", "__array__"):
             patch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
-        refuse_host_copies(refused.append)
+        refuse_host_copies(refused.append, OperatorGuard(enforce=True).may_list)
         yield refused
 
 
@@ -140,6 +140,41 @@ def test_the_host_gets_no_values(recorded: list[str], name: str) -> None:
     with pytest.raises(ForbiddenOperatorError, match=f"Tensor.{name}"):
         getattr(X, name)()
     assert recorded == [f"Tensor.{name}"]
+
+
+def test_lengths_of_sequences_may_be_read_as_a_list(recorded: list[str]) -> None:
+    lengths = torch.arange(1000)
+    assert lengths.tolist() == list(range(1000))
+    assert recorded == []
+    with pytest.raises(ForbiddenOperatorError, match=r"Tensor\.tolist"):
+        lengths.tolist()
+    assert recorded == ["Tensor.tolist"], "of 1024 in one call"
+
+
+def test_a_class_of_its_own_does_not_say_how_much_is_read(recorded: list[str]) -> None:
+    class Small(torch.Tensor):
+        def numel(self) -> int:
+            return 1
+
+        @property
+        def dtype(self) -> torch.dtype:  # type: ignore[override]
+            return torch.int64
+
+    with pytest.raises(ForbiddenOperatorError, match=r"Tensor\.tolist"):
+        torch.rand(4096).as_subclass(Small).tolist()
+    assert recorded == ["Tensor.tolist"]
+
+
+@pytest.mark.parametrize(("values", "most"), [(torch.arange(2000), 1024), (torch.rand(2000), 16)])
+def test_few_numbers_are_read_one_by_one(values: torch.Tensor, most: int) -> None:
+    guard = OperatorGuard(enforce=True)
+    for _ in range(2):
+        guard.start(poisons=False)
+        with guard:
+            assert [values[index].item() for index in range(most)] == values[:most].tolist()
+            assert guard.violations == []
+    with guard, pytest.raises(ForbiddenOperatorError, match="_local_scalar_dense"):
+        values[most].item()
 
 
 def test_memory_of_the_device_is_handed_over(recorded: list[str]) -> None:

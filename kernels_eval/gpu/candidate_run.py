@@ -311,7 +311,7 @@ class CandidateRun:
 
     def _check_attribution(self, attribution: Attribution) -> None:
         check_streams(attribution, self._unjoined_s)
-        check_attribution(attribution, self._own_names, self._config)
+        check_attribution(attribution, self._own_names, self._config, self._is_repeated)
 
     def _plan(self) -> TimingPlan:
         config, launches = self._config, -(-self._profiled.launches // self._profiled_calls)

@@ -232,6 +232,14 @@ def test_attribution(own_ns: int, library_ns: int, policy: str, category: str | 
     assert refusal(lambda: check_attribution(attribution, {"row_softmax"}, config)) == category
 
 
+def test_a_profile_without_own_kernels_fails_before_it_refuses() -> None:
+    nothing = Attribution(0, 0, (), 0, False)
+    with pytest.raises(UnreliableTimingError, match="no kernel of the source"):
+        check_attribution(nothing, {"row_softmax"}, JudgeConfig(), is_repeated=False)
+    with pytest.raises(CandidateFailedError, match="like a library's"):
+        check_attribution(nothing, {"cudnn_softmax"}, JudgeConfig(), is_repeated=False)
+
+
 def twenty_calls(launches: int = 40, side: bool = False, **counts: int) -> Attribution:
     return Attribution(9, 0, (), launches, side, counts=counts or {"mine": 20})
 

@@ -7,6 +7,7 @@
 """
 
 import dataclasses
+import inspect
 import types as python_types
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,7 @@ def install() -> None:
         upstream._patch_builtin(language.tensor, builder, scope)
         upstream._patch_lang_tensor(language.tensor, scope)
         upstream._patch_lang_core(language, scope)
+    _patch_methods_of_math(builder, scope)
     # Triton 3.6 passes NumPy an array of one element here. NumPy 2.4 rejects it: `for k in range(0, K, BLOCK)` would
     # fail.
     scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
@@ -119,6 +121,24 @@ def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, sc
         return plain(*args, **kwargs)
 
     scope.set_attr(owner, name, call)
+
+
+def _patch_methods_of_math(builder: Any, scope: Any) -> None:
+    """Bind `x.exp()` and its like to the interpreter: Triton's compiler calls each method so, upstream only builtins."""
+    for name, member in inspect.getmembers(tl.tensor, inspect.isfunction):
+        if "_semantic" in inspect.signature(member).parameters:
+            _patch_builtin_directly(tl.tensor, name, _of_floats(member), builder, scope)
+
+
+def _of_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a tensor that refuses whole numbers, as the compiler does after Triton's own checks."""
+
+    def method(x: Any, **kwargs: Any) -> Any:
+        if not x.dtype.is_floating():
+            raise TypeError(f"expected a tensor of floating-point numbers, not of {x.dtype}")
+        return function(x, **kwargs)
+
+    return method
 
 
 def _numpy_type(dtype: Any) -> np.dtype[Any]:

@@ -108,6 +108,9 @@ CORRECT = {
     "a launch that the next one need not wait for": KERNEL.replace(
         "    x = tl.load", "    tl.extra.cuda.gdc_wait()\n    x = tl.load"
     ) + "# tl.extra.cuda.gdc_launch_dependents()\n",
+    "functions of mathematics as methods of a block": KERNEL.replace(
+        "tl.maximum(x, 0.0)", "tl.where(x > 0, (x.abs() + 1e-30).log().exp().sqrt() * (x.abs() + 1e-30).sqrt(), 0.0)"
+    ),
     "types promoted in forward": with_launch(
         "        y = y.to(torch.promote_types(x.dtype, torch.result_type(x, 1.0)))\n" + LAUNCH
     ),
@@ -134,6 +137,12 @@ def test_a_number_is_no_grid(judge: Judge, grid: str) -> None:
     verdict = judged(judge, KERNEL.replace("(triton.cdiv(n, 256),)", grid))
     assert verdict.status is Status.RUNTIME_ERROR
     assert "object of type 'int' has no len()" in (verdict.error_message or "")
+
+
+def test_a_method_of_mathematics_takes_no_whole_numbers(judge: Judge) -> None:
+    verdict = judged(judge, KERNEL.replace("tl.maximum(x, 0.0)", "tl.maximum(x, x.to(tl.int32).exp() * 0.0)"))
+    assert (verdict.status, verdict.error_category) == (Status.COMPILE_ERROR, "triton_compile")
+    assert "floating-point" in (verdict.error_message or "")
 
 
 def test_a_kernels_own_name_is_ascii(judge: Judge) -> None:

@@ -26,7 +26,7 @@ from kernels_eval.interpreter.triton_patches.names import is_kernel
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.source_lines import lines_of
-from kernels_eval.trace.kernel_syntax import BUILTINS, free_names
+from kernels_eval.trace.kernel_syntax import CONSTANT_BUILTINS, free_names
 from kernels_eval.trace.schema import Global, KernelReference, KernelSource
 from kernels_eval.trace.source_functions import functions, held_by, statements, text_of
 from kernels_eval.tracing.kernel_sources import (
@@ -93,7 +93,7 @@ class SubmittedFile:
         for name, sent in kernel.globals.items():
             if not self._may_mean(node, name, sent, known):
                 return f"{kernel.name}: {name} means something else than in the submitted file"
-        hidden = sorted(names & BUILTINS & self._bindings.keys() - kernel.globals.keys())
+        hidden = sorted(names & CONSTANT_BUILTINS & self._bindings.keys() - kernel.globals.keys())
         return f"{kernel.name}: the submitted file's own {hidden[0]} is left out" if hidden else None
 
     def _may_mean(self, node: ast.FunctionDef, name: str, sent: Any, known: Mapping[int, KernelSource]) -> bool:

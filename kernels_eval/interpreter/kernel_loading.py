@@ -25,6 +25,7 @@ from kernels_eval.sandbox.source_lines import lines_of
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import (
     BUILTINS,
+    CONSTANT_BUILTINS,
     INTERPRETER_NAMES,
     LIMITS,
     OF_CONSTANTS,
@@ -57,9 +58,10 @@ _MODULES: dict[str, Any] = {
 }
 _DTYPES = {str(value): value for value in vars(tl).values() if isinstance(value, tl.dtype)}
 _builtins: Any = __builtins__
-_SAFE_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for name in BUILTINS} | {
+_CONSTANT_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for name in CONSTANT_BUILTINS} | {
     "print": lambda *_, **__: None
 }
+_SAFE_BUILTINS = {name: _CONSTANT_BUILTINS[name] for name in BUILTINS}
 
 
 class KernelLibrary:
@@ -78,12 +80,13 @@ class KernelLibrary:
     def load(self, kernels: Iterable[KernelSource]) -> None:
         """Load kernels, callees before callers. Raises ForbiddenSyntaxError if one uses syntax that is not allowed."""
         for kernel in kernels:
+            self._remember_lines(kernel)  # a message on what is not allowed quotes them
             function = checked_tree(kernel)
             if kernel.fields:
                 classes = {name for name, value in kernel.globals.items() if isinstance(value, NamedTupleClass)}
                 source = with_renamed_fields(kernel.source, kernel.line, function, classes)
                 kernel = kernel.model_copy(update={"source": source})
-            self._remember_lines(kernel)
+                self._remember_lines(kernel)
             self._functions[kernel.number] = self._wrap(self._define(kernel, function), kernel, function)
 
     def value_of(self, value: Any) -> Any:
@@ -121,7 +124,8 @@ class KernelLibrary:
         return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
 
     def _define(self, kernel: KernelSource, function: ast.FunctionDef) -> types.FunctionType:
-        namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
+        own = _CONSTANT_BUILTINS if kernel.is_constexpr_function else _SAFE_BUILTINS
+        namespace: dict[str, Any] = {"__builtins__": own, "__name__": "candidate"}
         namespace |= {name: self.value_of(value) for name, value in kernel.globals.items()}
         if self._for_interpreter and not kernel.is_constexpr_function:
             namespace |= interpreter_globals(INTERPRETER_NAMES) | control_flow.GLOBALS

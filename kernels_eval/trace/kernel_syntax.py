@@ -16,6 +16,10 @@ BUILTINS = frozenset(
     {"range", "len", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list", "isinstance", "slice"}
 )
 """Python's own names that kernels may use."""
+CONSTANT_BUILTINS = BUILTINS | {
+    "all", "any", "divmod", "enumerate", "pow", "reversed", "round", "sorted", "sum", "zip",
+}  # fmt: skip
+"""The same for functions of constants: Triton runs them as Python, on numbers, texts, types and tuples."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -112,6 +116,8 @@ _VALUE_ATTRIBUTES = _words(
     is_uint32 is_uint64 name pointee
     """
 )
+_OF_PLAIN_VALUES = _words("bit_count bit_length count endswith index is_integer lower startswith upper")
+"""Methods of numbers, texts and tuples for functions of constants."""
 LIMITS = ("min", "max", "eps", "tiny", "smallest_normal", "resolution", "bits")
 """Attributes of `torch.finfo` and `torch.iinfo`, which defaults of parameters may use."""
 _STATEMENTS = (
@@ -259,7 +265,7 @@ class _Check:
                 self._refuse(node, f"a kernel cannot use {ast.unparse(node)}")
             if node.attr not in _VALUE_ATTRIBUTES and node.attr in self._fields and isinstance(node.ctx, ast.Load):
                 node.attr = own_field(node.attr)
-            elif node.attr not in _VALUE_ATTRIBUTES:
+            elif node.attr not in _VALUE_ATTRIBUTES and not (self._runs_as_python and node.attr in _OF_PLAIN_VALUES):
                 self._refuse(node, f"a kernel cannot use the attribute .{node.attr}{_instead_of(node)}")
             if not isinstance(node.ctx, ast.Load):
                 self._refuse(node, f"a kernel cannot assign to .{node.attr}")

@@ -96,6 +96,24 @@ def test_tracebacks_show_the_kernels_lines_at_their_place_in_the_file(monkeypatc
     assert shown == ["\n", "def second(x):\n", "    return -x\n", "\n", "def first(x):\n", "    return x\n"]
 
 
+def test_what_is_refused_is_quoted_from_the_kernels_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linecache.cache, FILE_NAME, (0, None, ["# of another file\n"] * 9, FILE_NAME))
+    with pytest.raises(ForbiddenSyntaxError) as refused:
+        plain_library().load([source(0, "def kernel(x, *more):\n    return x\n", line=3)])
+    assert linecache.getline(FILE_NAME, refused.value.line) == "def kernel(x, *more):\n"
+
+
+@pytest.mark.parametrize("for_interpreter", [True, False])
+def test_functions_of_constants_have_more_of_pythons_functions(for_interpreter: bool) -> None:
+    library = KernelLibrary(lambda function, *_: function, for_interpreter)
+    text = "def padded(sizes):\n    return 1 << (sum([size for _, size in enumerate(sizes)]) - 1).bit_length()\n"
+    constant = source(0, text).model_copy(update={"is_constexpr_function": True})
+    library.load([constant, source(1, "def kernel(x):\n    return sum(x)\n")])
+    assert library[0]((3, 6)) == 16
+    with pytest.raises(NameError, match="sum"):
+        library[1]((3, 6))
+
+
 def test_the_tree_that_is_passed_on_keeps_its_annotations() -> None:
     """They are taken away while the function is made: evaluating one would run code."""
     seen: list[ast.FunctionDef] = []

@@ -169,6 +169,16 @@ def test_raise_is_left_to_the_interpreter_and_what_it_raises_is_never_evaluated(
         checked_tree(kernel.model_copy(update={"is_constexpr_function": True}))
 
 
+@pytest.mark.parametrize(
+    "value", ["(p - 1).bit_length()", "p.startswith('relu')", "p.index(2) + p.count(1)", "p.lower().endswith('f')"]
+)
+def test_functions_of_constants_may_ask_plain_values(value: str) -> None:
+    kernel = kernel_source(f"return {value}")
+    checked_tree(kernel.model_copy(update={"is_constexpr_function": True}))
+    with pytest.raises(ForbiddenSyntaxError, match="attribute"):
+        checked_tree(kernel)
+
+
 @given(st.text(max_size=80))
 def test_any_text_is_a_kernel_or_refused(text: str) -> None:
     try:

@@ -113,7 +113,8 @@ _VALUE_ATTRIBUTES = _words(
     shape numel value element_ty scalar primitive_bitwidth int_bitwidth fp_mantissa_width exponent_bias itemsize
     rank ndim block_shape strides load scatter is_floating is_fp16 is_bf16 is_fp32 is_fp64 is_fp8 is_int is_int1
     is_int8 is_int16 is_int32 is_int64 is_ptr is_int_signed is_int_unsigned is_bool is_block is_uint8 is_uint16
-    is_uint32 is_uint64 name pointee
+    is_uint32 is_uint64 is_standard_floating is_fp8e4nv is_fp8e5 is_fp8e4b15 is_fp8e4b8 is_fp8e5b16 is_const is_void
+    get_int_max_value get_int_min_value get_block_shapes nbytes name pointee
     """
 )
 _OF_PLAIN_VALUES = _words("bit_count bit_length count endswith index is_integer lower startswith upper")

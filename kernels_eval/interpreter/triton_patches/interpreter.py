@@ -124,7 +124,7 @@ def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, sc
 
 
 def _patch_methods_of_math(builder: Any, scope: Any) -> None:
-    """Bind `x.exp()` and its like to the interpreter: Triton's compiler calls each method so, upstream only builtins."""
+    """Bind `x.exp()` and its like to the interpreter: the compiler does so for any method, upstream for builtins."""
     for name, member in inspect.getmembers(tl.tensor, inspect.isfunction):
         if "_semantic" in inspect.signature(member).parameters:
             _patch_builtin_directly(tl.tensor, name, _of_floats(member), builder, scope)

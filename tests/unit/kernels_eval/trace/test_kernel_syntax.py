@@ -86,6 +86,8 @@ HONEST = (
     "~p & (q | 1) ^ 3",
     "float('inf')",
     "helper(p, n=3)",
+    "p.dtype.get_int_max_value()",
+    "p.dtype.is_standard_floating()",
 )
 
 

@@ -21,6 +21,7 @@ from kernels_eval.interpreter.triton_patches.names import (
     has_allocator,
     pre_run_hooks,
     replace_launcher,
+    stand_for_compiled,
     watch_definitions,
 )
 from kernels_eval.sandbox.candidate_source import line_of_candidate
@@ -62,9 +63,11 @@ class LaunchRecorder:
                 return _Warmed(self, kernel, kwargs)
             for hook in pre_run_hooks(kernel):
                 hook(*args, **kwargs)
-            return self.launch(kernel, args, kwargs, grid)
+            self.launch(kernel, args, kwargs, grid)
+            return _Warmed(self, kernel, kwargs)
 
         replace_launcher(run)
+        stand_for_compiled()
         watch_definitions(_check_readers)
         self.autotuning.install()
 
@@ -154,7 +157,7 @@ def _tensor_behind(value: Any) -> torch.Tensor:
 
 
 class _Warmed(WarmedKernel):
-    """Result of `kernel.warmup(...)`: metadata that host code may read, and a kernel to launch."""
+    """Result of `kernel.warmup(...)` or of a launch: metadata that host code may read, and a kernel to launch."""
 
     def __init__(self, recorder: LaunchRecorder, kernel: Any, fixed: dict[str, Any]) -> None:
         self.kernels_eval_recorder = recorder

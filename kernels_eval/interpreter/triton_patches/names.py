@@ -13,7 +13,9 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+import triton
 import triton.language as tl
+import triton.runtime.jit
 from triton.backends.amd.compiler import HIPOptions
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.language import core as _core
@@ -104,6 +106,19 @@ def replace_launcher(run: Callable[..., Any]) -> None:
     upstream.InterpretedFunction.run = run
 
 
+def stand_for_compiled() -> None:
+    """Let host code that asks whether a kernel is a `triton.JITFunction` find what it finds on a GPU."""
+    for module in (triton, triton.runtime, triton.runtime.jit):
+        module.JITFunction = _Compiled("JITFunction", (JITFunction,), {})  # pyright: ignore[reportPrivateImportUsage]
+
+
+class _Compiled(type(JITFunction)):
+    """Class of a class whose instances are jit functions, interpreted or not."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, upstream.InterpretedFunction | JITFunction)
+
+
 def watch_definitions(see: Callable[[], None]) -> None:
     """Call a function whenever a kernel is defined, before Triton reads the kernel's source."""
     define = upstream.InterpretedFunction.__init__
@@ -121,7 +136,7 @@ def pre_run_hooks(kernel: Any) -> list[Callable[..., Any]]:
 
 
 class WarmedKernel:
-    """Stand-in for the result of `kernel.warmup(...)`: resource figures that host code reads."""
+    """Stand-in for the result of `kernel.warmup(...)` or of a launch: resource figures that host code reads."""
 
     n_regs = 32
     n_spills = 0

@@ -111,6 +111,11 @@ CORRECT = {
     "functions of mathematics as methods of a block": KERNEL.replace(
         "tl.maximum(x, 0.0)", "tl.where(x > 0, (x.abs() + 1e-30).log().exp().sqrt() * (x.abs() + 1e-30).sqrt(), 0.0)"
     ),
+    "a kernel asked for its class, and a launch for its figures": with_launch(
+        "        assert isinstance(k, triton.JITFunction) and isinstance(k, triton.runtime.jit.JITFunction)\n"
+        "        assert not isinstance(x, triton.JITFunction)\n" + LAUNCH.replace("k[", "self.handle = k[")
+        + "        assert self.handle.n_regs > 0 and self.handle.metadata.shared >= 0 and self.handle.n_spills == 0\n"
+    ),
     "types promoted in forward": with_launch(
         "        y = y.to(torch.promote_types(x.dtype, torch.result_type(x, 1.0)))\n" + LAUNCH
     ),

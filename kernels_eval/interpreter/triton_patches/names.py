@@ -108,11 +108,13 @@ def replace_launcher(run: Callable[..., Any]) -> None:
 
 def stand_for_compiled() -> None:
     """Let host code that asks whether a kernel is a `triton.JITFunction` find what it finds on a GPU."""
-    for module in (triton, triton.runtime, triton.runtime.jit):
-        module.JITFunction = _Compiled("JITFunction", (JITFunction,), {})  # pyright: ignore[reportPrivateImportUsage]
+    modules: tuple[Any, ...] = (triton, triton.runtime, triton.runtime.jit)
+    stand_in = _Compiled("JITFunction", (JITFunction,), {})
+    for module in modules:
+        module.JITFunction = stand_in
 
 
-class _Compiled(type(JITFunction)):
+class _Compiled(type):
     """Class of a class whose instances are jit functions, interpreted or not."""
 
     def __instancecheck__(cls, instance: Any) -> bool:

@@ -25,6 +25,7 @@ from kernels_eval.sandbox.source_lines import lines_of
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import (
     BUILTINS,
+    COMBINING,
     CONSTANT_BUILTINS,
     INTERPRETER_NAMES,
     LIMITS,
@@ -96,7 +97,7 @@ class KernelLibrary:
         if isinstance(value, LanguageName):
             if value.name in OF_CONSTANTS:
                 return self._of_constants(getattr(tl.standard, value.name, None) or getattr(tl.core, value.name))
-            return getattr(self._module(value.module), value.name)
+            return getattr(tl.standard if value.name in COMBINING else self._module(value.module), value.name)
         if isinstance(value, Limits):
             return limits_of(value.name)
         if isinstance(value, Constexpr):

@@ -41,6 +41,12 @@ INTERPRETER_NAMES = _words(
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
 OF_CONSTANTS = ("_log2", "_is_power_of_two", "get_int_dtype")
 """Functions of `triton.language.standard` and `.core` that kernels import: they compute constants."""
+COMBINING = (
+    "_sum_combine", "_prod_combine", "_xor_combine", "_or_combine", "_elementwise_max", "_elementwise_min",
+    "_argmax_combine_tie_break_left", "_argmax_combine_tie_break_fast",
+    "_argmin_combine_tie_break_left", "_argmin_combine_tie_break_fast",
+)  # fmt: skip
+"""Functions of `triton.language.standard` that kernels import: they combine two elements of a reduction or scan."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
     "triton.language": _words(
@@ -60,7 +66,7 @@ _MODULES: dict[str, frozenset[str]] = {
         get_int_dtype bitonic_merge
         """
     )
-    | frozenset(OF_CONSTANTS),
+    | frozenset((*OF_CONSTANTS, *COMBINING)),
     "triton.language.math": _words(
         """
         abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi

@@ -21,7 +21,7 @@ import triton.language.extra
 from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel, is_noinline
 from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.sandbox.candidate_source import FILE_NAME
-from kernels_eval.trace.kernel_syntax import OF_CONSTANTS, annotation_names, free_names
+from kernels_eval.trace.kernel_syntax import COMBINING, OF_CONSTANTS, annotation_names, free_names
 from kernels_eval.trace.named_tuples import is_named_tuple
 from kernels_eval.trace.source_functions import functions, text_of
 
@@ -303,13 +303,13 @@ _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if n
 
 def _members_of_the_language() -> dict[int, str]:
     """Return the names of the language's members by identity. To be asked after the interpreter has replaced some."""
-    of_constants = {
+    private = {
         id(getattr(module, name)): name
         for module in (tl.standard, tl.core)
-        for name in OF_CONSTANTS
+        for name in (*OF_CONSTANTS, *COMBINING)
         if hasattr(module, name)
     }
-    return of_constants | {
+    return private | {
         id(value): name
         for module in (tl.math, tl.core, tl.standard, tl)
         for name, value in vars(module).items()

@@ -70,6 +70,16 @@ def least(dtype, n):
 
 @triton.jit
 def k("""
+COMBINING = """from triton.language.standard import _argmax_combine_tie_break_left, _elementwise_max
+
+
+"""
+COMBINED = """    j = tl.join(x, tl.zeros_like(x))
+    places = tl.broadcast_to(tl.arange(0, 2)[None, :], (B, 2))
+    v, _ = tl.reduce((j, places), 1, _argmax_combine_tie_break_left)
+    s = tl.sum(tl.reduce(j, 1, tl.standard._sum_combine) - x, 0)
+    x = tl.maximum(v, tl.reduce(j, 1, _elementwise_max)) + s
+"""
 LAUNCH = "        k[(triton.cdiv(n, 256),)](x, y, n, B=256)\n"
 
 
@@ -115,6 +125,9 @@ CORRECT = {
         "        assert isinstance(k, triton.JITFunction) and isinstance(k, triton.runtime.jit.JITFunction)\n"
         "        assert not isinstance(x, triton.JITFunction)\n" + LAUNCH.replace("k[", "self.handle = k[")
         + "        assert self.handle.n_regs > 0 and self.handle.metadata.shared >= 0 and self.handle.n_spills == 0\n"
+    ),
+    "functions of the language that combine elements": KERNEL.replace("@triton.jit", COMBINING + "@triton.jit").replace(
+        "    tl.store", COMBINED + "    tl.store"
     ),
     "types promoted in forward": with_launch(
         "        y = y.to(torch.promote_types(x.dtype, torch.result_type(x, 1.0)))\n" + LAUNCH

@@ -11,7 +11,7 @@ class Model(nn.Module):
     def forward(self, row, bit):
         a = torch.zeros(16, 32, dtype=torch.bool, device=row.device)
         a[row, bit] = True
-        w = (torch.ones((), dtype=torch.int64, device=row.device) << torch.arange(32, device=row.device))
+        w = torch.ones((), dtype=torch.int64, device=row.device) << torch.arange(32, device=row.device)
         return (a * w).sum(1)
 
 

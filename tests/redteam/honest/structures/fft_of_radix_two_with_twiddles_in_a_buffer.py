@@ -21,11 +21,12 @@ def get_init_inputs():
 
 
 # --- candidate ---
+import math
+
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-import math
 
 
 @triton.jit

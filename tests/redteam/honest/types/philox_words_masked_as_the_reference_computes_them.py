@@ -9,7 +9,7 @@ import torch.nn as nn
 
 def mulhilo(a, m):
     lo, hi = (a & 0xFFFF) * m, (a >> 16) * m
-    low = (lo + ((hi & 0xFFFF) << 16))
+    low = lo + ((hi & 0xFFFF) << 16)
     return (low >> 32) + (hi >> 16), low & 0xFFFFFFFF
 
 

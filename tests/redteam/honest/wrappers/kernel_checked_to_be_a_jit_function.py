@@ -21,11 +21,12 @@ def get_init_inputs():
 
 
 # --- candidate ---
+import time
+
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-import time
 
 
 @triton.jit

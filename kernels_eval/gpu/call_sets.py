@@ -33,6 +33,8 @@ _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES = 256 << 20
 """Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
 _SAMPLINGS = 5
+_FURTHER = 6
+"""Sets of a round of trials beside these, at most: the first one again, and one of each further kind."""
 
 Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
 """Calls of a round, and what the reference expects of each."""
@@ -135,7 +137,7 @@ class CallSets:
         if size is None:
             _check_forms(first[1], self.forms)
         others = self._others(size, trials)
-        if self.most_calls > max(trials, 2) + 4:
+        if self.most_calls >= max(trials, 2) + _FURTHER:
             sets = [first, first, *others]
             for _, expected in sets:
                 _check_forms(expected, forms)

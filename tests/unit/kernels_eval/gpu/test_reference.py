@@ -522,6 +522,22 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)
 
 
+@pytest.mark.parametrize(("calls", "rounds"), [(8, 9), (9, 1)])
+def test_a_round_of_trials_has_no_more_sets_than_memory(tmp_path: Path, calls: int, rounds: int) -> None:
+    """Of several inputs there are nine with three trials: quiet ones and large ones among them."""
+    problem = MEAN.replace("self, x", "self, x, y").replace("(x * x).mean(dim=1)", "x * y")
+    made = GpuReference(problem.replace("[torch.rand(2, 4194304)]", "[torch.rand(64, 64), torch.rand(64, 64)]"), 1)
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = None
+        memory = calls * (2 * made.input_bytes + 3 * 64 * 64 * 4)
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory, nothing)
+        sets.learn_forms()
+        sets.reserve()
+        assert sets.most_calls == calls
+        drawn = [made.count for made, _ in sets.trials(None, 3)]
+        assert (len(drawn), sum(drawn)) == (rounds, 9)
+
+
 def test_others_may_have_the_device_before_each_set(tmp_path: Path) -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
     given: list[int] = []

@@ -156,26 +156,38 @@ class CallSets:
             del drawn
 
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
-        """Draw the sets beside the first: other distributions, one with a few large elements, and one in parts.
+        """Draw the sets beside the first: other distributions, one with spikes, a sparse one, a quiet one, one in parts.
 
-        Then a sparse one, and one with large elements alone for problems of which it makes results larger, and no more.
+        Then one with large elements alone, for problems of which it makes results larger, and no more.
         """
         if size is None:
             for _ in range(max(trials, 2) - 1):
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
             for kind in ("sparse", "quiet"):
-                if self._reference.kinds.takes(kind, self._seed):
-                    self._next()
-                    drawn = self._reference.draw_as(kind, self._drawn, self._seed)
-                    if drawn is not None:
-                        yield drawn, self._reference.in_own_precision(drawn, perturbed=True)
-                    del drawn
+                found = self._of_kind(kind)
+                if found:
+                    yield found.pop()  # no longer held here
             yield self._in_parts()
             self._next()
             large = self._reference.draw_large(self._drawn, self._seed)
             if large is not None:
                 yield large, self._reference.in_own_precision(large, perturbed=True)
+
+    def _of_kind(self, kind: str) -> list[tuple[list[Any], Expected]]:
+        """Draw a set of a kind; none if the problem does not take it, which trying the kind once may not have shown."""
+        kinds = self._reference.kinds
+        if not kinds.takes(kind, self._seed):
+            return []
+        self._next()
+        drawn = self._reference.draw_as(kind, self._drawn, self._seed)
+        if drawn is None:
+            return []
+        with contextlib.suppress(ReferenceFailedError):  # of values that it does not take
+            expected = self._reference.in_own_precision(drawn, perturbed=True)
+            if not kinds.is_beyond(expected, kind):
+                return [(drawn, expected)]
+        return []
 
     def _in_parts(self) -> tuple[list[Any], Expected]:
         """Draw a set in secret parts, far from each other if the reference can take that."""

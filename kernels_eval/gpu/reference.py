@@ -211,10 +211,12 @@ class GpuReference(Reference):
         """Give an input without a structure parts, (calls, …), in place. `changes`: calls that have them."""
         step = max(1, _NARROW_AT_ONCE // max(values[0].numel(), 1)) if values.dtype.itemsize == 1 else len(values)
         for first in range(0, len(values), step):
+            changed = changes[first : first + step]
+            if not any(changed):
+                continue
             with as_floats(values[first : first + step]) as wide:
                 if index not in self._spreads and wide.numel():
-                    self._spreads[index] = spread_of(wide[0])
-                changed = changes[first : first + step]
+                    self._spreads[index] = spread_of(wide[changed.index(True)])
                 vary_parts_of_calls(wide, changed, places, stretched, self._spreads.get(index), period)
 
     def _has_structure(self, seed: SecretSeed) -> bool:

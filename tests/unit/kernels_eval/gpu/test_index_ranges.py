@@ -91,6 +91,20 @@ def test_a_reference_raises_while_other_inputs_are_tried() -> None:
     assert made.in_own_precision([x, x], perturbed=True).is_finite
 
 
+@pytest.mark.parametrize("kind", ["sparse", "quiet"])
+def test_a_set_that_the_reference_does_not_take_after_all_is_left_out(kind: str) -> None:
+    made = GpuReference(RANGE.replace("x.max() <= 1", "x.max() <= 1 and x.sum() > 900"), 1)
+    sets = CallSets(made, SEED, cast(HostTransport, object()), 1 << 30, nothing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made.kinds, "takes", lambda *_: True)
+        patch.setattr(made, "draw_as", lambda *_: [torch.zeros(64, 64)] * 2)
+        assert sets._of_kind(kind) == []  # pyright: ignore[reportPrivateUsage]
+        patch.setattr(made, "draw_as", lambda *_: [torch.ones(64, 64)] * 2)
+        assert len(sets._of_kind(kind)) == 1  # pyright: ignore[reportPrivateUsage]
+        patch.setattr(made, "draw_as", lambda *_: [torch.ones(64, 64), torch.full((64, 64), float("inf"))])
+        assert sets._of_kind(kind) == []  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.parametrize("source", [LOSS, RANGE])
 def test_a_problem_of_a_range_has_trials_of_its_own_distribution_alone(source: str) -> None:
     """Spikes are out of range: such a problem was a fault of its own."""

@@ -1,5 +1,6 @@
 """Inputs with a few large elements, and what they show: a part of the input that a kernel leaves out."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,6 +114,18 @@ def test_parts_are_for_problems_whose_results_they_leave_finite(body: str, takes
     problem = MEAN.replace("(x * x).mean(dim=1)", body).replace("torch.rand(2, 4194304)", "torch.rand(512, 512)")
     made = GpuReference(problem, 1)
     assert made.kinds.takes("parts", SEED) is takes_parts
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float8_e5m2])
+def test_parts_of_calls_have_the_spread_of_one_that_is_changed(dtype: torch.dtype) -> None:
+    """The first one of a group may be sparse."""
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    values = torch.rand(3, 2, 4096).to(dtype)
+    values[0] = torch.zeros(2, 4096).to(dtype)
+    made.vary_calls(0, values, [False, True, True], random.Random(1), None)
+    assert not bool(values[0].float().any())
+    assert all(0.3 < float(value.float().mean()) < 0.7 for value in values[1:])
+    assert all(float(value.float().std()) > 0.1 for value in values[1:])
 
 
 def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:

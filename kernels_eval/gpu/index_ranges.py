@@ -9,8 +9,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_ALONG = frozenset({"gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy"})
-"""Operators that take a tensor, a dimension, and indices along it."""
+_ALONG = frozenset(
+    {
+        "gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy", "index_reduce",
+        "index_fill",
+    }
+)  # fmt: skip
+"""Operators that take a tensor, a dimension, and indices along it; `index_fill` those from the end, too."""
+_FLAT = frozenset({"take", "put"})
+"""Operators that take a tensor, and indices of it as if it had one dimension."""
+_TABLES = frozenset({"embedding", "_embedding_bag", "_embedding_bag_forward_only"})
 _BY_INDEX = frozenset({"index", "_unsafe_index", "index_put", "_index_put_impl", "_unsafe_index_put"})
 _LOSSES = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
 
@@ -25,11 +33,13 @@ class CheckedRanges(TorchDispatchMode):
         name = func.overloadpacket.__name__.rstrip("_")
         if name == "binary_cross_entropy":
             _check(args[0], 0, 1, ValueError)
-        elif name == "embedding":
+        elif name in _TABLES:
             _check(args[1], 0, args[0].shape[0] - 1)
         elif name in _ALONG and isinstance(args[1], int):
             size = args[0].shape[args[1]] if args[0].dim() else 1
-            _check(args[2], 0, size - 1)
+            _check(args[2], -size if name == "index_fill" else 0, size - 1)
+        elif name in _FLAT:
+            _check(args[1], -args[0].numel(), args[0].numel() - 1)
         elif name in _BY_INDEX:
             _check_indices(args[0], args[1])
         elif name in _LOSSES:

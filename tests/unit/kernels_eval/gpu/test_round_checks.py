@@ -177,6 +177,24 @@ def test_few_whole_numbers_at_other_places_are_ties() -> None:
     assert not differ([4], dtype=torch.float32)
 
 
+def test_many_calls_have_a_tie_at_one_place_more_often() -> None:
+    wrong = torch.zeros(960, dtype=torch.bool).index_fill(0, torch.tensor([7]), True)
+    assert [LargestErrors().are_ties(0, wrong), LargestErrors(calls=4000).are_ties(0, wrong)] == [True, True]
+    few, many = LargestErrors(calls=100), LargestErrors(calls=1280)
+    assert [few.are_ties(0, wrong) for _ in range(3)] == [True, True, False]
+    assert [many.are_ties(0, wrong) for _ in range(13)] == [True] * 12 + [False]
+
+
+def test_the_calls_of_each_round_are_counted() -> None:
+    largest = LargestErrors()
+    form = OutputForm(kind="tensor", type="Tensor", dtype="float32", shape=(64,))
+    made = Round(RoundAnswer(kind="round", calls=(CallOutputs(structure=ONE, outputs=(form,)),)), host_s=1e-3)
+    one: Any = OneCall(NATIVE)
+    for _ in range(2):
+        check_round(made, one, [Expected([NATIVE], [], frozenset(), ONE)], largest, lambda _, found: found)
+    assert largest.calls == 2
+
+
 STREAMS = Attribution(100, 0, (), 1, uses_side_streams=True)
 
 

@@ -156,7 +156,7 @@ class CallSets:
             del drawn
 
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
-        """Draw the sets beside the first: other distributions, one with spikes, a sparse one, a quiet one, one in parts.
+        """Draw the sets beside the first: other distributions, spikes, a sparse set, a quiet one, and one in parts.
 
         Then one with large elements alone, for problems of which it makes results larger, and no more.
         """

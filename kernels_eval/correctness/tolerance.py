@@ -304,14 +304,26 @@ def _with_few_steps(right: torch.Tensor, actual: torch.Tensor, native: torch.Ten
     width = native.shape[-1]
     rows = native.reshape(-1, width)
     for place in wrong.tolist():
-        row, found = rows[place // width], actual[place]
-        low, high = torch.stack([found, row[place % width]]).double().aminmax()
-        room = _SAME * torch.maximum(low.abs(), high.abs())
-        others = [int(((row - value).abs() <= room).sum()) for value in (low, high)]
-        above, below = row > low + room, row < high - room
-        is_inner = bool((row < low - room).any()) and bool((row > high + room).any())
-        right[place] = min(others) > 1 and is_inner and not bool((above & below).any())
+        right[place] = _is_step(rows[place // width], actual[place], rows[place // width][place % width])
     return right
+
+
+def _is_step(row: torch.Tensor, found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Return whether two values are neighbours among those of a row, each there twice, a block of it at a time."""
+    low, high = torch.stack([found, wanted]).double().aminmax()
+    room = _SAME * torch.maximum(low.abs(), high.abs())
+    counts = torch.zeros(5, dtype=torch.int64, device=row.device)
+    for part in row.split(BLOCK):
+        masks = (
+            part < low - room,
+            (part >= low - room) & (part <= low + room),
+            (part > low + room) & (part < high - room),
+            (part >= high - room) & (part <= high + room),
+            part > high + room,
+        )
+        counts += torch.stack([mask.sum() for mask in masks])
+    below, at_low, between, at_high, above = counts.tolist()
+    return min(at_low, at_high) > 1 and below > 0 and above > 0 and between == 0
 
 
 def _errors(

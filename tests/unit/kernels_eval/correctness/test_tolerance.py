@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels_eval.correctness import tolerance
 from kernels_eval.correctness.tolerance import TOLERANCES, compare, rows_that_agree, surely_agrees
 
 SCALES = st.sampled_from([1e-6, 1e-3, 1.0, 1e4])
@@ -415,6 +416,15 @@ def test_ties_of_results_with_steps_are_right_on_either_side(dim: int | None) ->
         differing += not torch.allclose(native, actual, rtol=1e-3)
         assert compare(actual, quantised_and_scaled(x.double(), True, dim), native, "").agrees
     assert differing > 3, "else this tests nothing"
+
+
+@pytest.mark.parametrize("found", [1.0, 2.0, float("inf"), float("-inf"), float("nan")])
+def test_steps_of_a_long_row_are_found_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch, found: float) -> None:
+    monkeypatch.setattr(tolerance, "BLOCK", 1000)
+    native = torch.randn(16384, generator=torch.Generator().manual_seed(1)).round()
+    actual = native.clone()
+    actual[(native == 0).nonzero()[5]] = found
+    assert compare(actual, native.double(), native, "").agrees is (found == 1.0)
 
 
 @pytest.mark.parametrize(

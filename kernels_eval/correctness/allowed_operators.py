@@ -36,7 +36,12 @@ MAX_HOST_READS = 16
 """Maximum number of values that host code may read in one forward call (`.item()`): enough for scales."""
 MAX_HOST_INTEGERS = 1024
 """The same for whole numbers, also by `.tolist()`: the lengths of a batch's sequences, the sizes of a product's groups.
-Without a GPU at most half as many as the inputs have elements: a result's parts are not to be computed of them."""
+At most half as many as the inputs have elements (`half_of_inputs`): a result's parts are not to be computed of them."""
+
+
+def half_of_inputs(floats: int, elements: int) -> int:
+    """Return how many values host code may read in a call whose inputs have so many elements, and floats among them."""
+    return max(1, floats // 2) if floats else max(MAX_HOST_READS, elements // 2)
 
 
 class ForbiddenOperatorError(Exception):

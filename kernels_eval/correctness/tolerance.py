@@ -7,14 +7,13 @@ output, or an index of a small dimension, that is far below the rest. The oracle
 right if it agrees with the reference in the reference's own precision, where rounding decides ties, thresholds and
 overflow. In 16 bits all elements together are held to more (`typical_error`).
 
-Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the reference,
-but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the reference does.
-Therefore the tolerance of these types grows with the reference's own distance from the oracle, up to 1e-2 (bfloat16:
-3e-2; one element in 4096 may be off by a step of the largest one). That of float64 is 1e-6 where the reference computes
-in less. An answer that computes nothing does not come that close. A few distant elements (ties, thresholds) do not
-count as distance, and few elements of results that have steps may be one step off. Other tasks lose digits in a few
-rows alone (softmax of large squares), and a correct kernel in a few others, or more: few rows are held to what the
-reference loses in its worst one.
+Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
+reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
+reference does. Therefore the tolerance of these types grows with the reference's own distance from the oracle, up to
+1e-2 (bfloat16: 3e-2; one element in 4096 may be off by a step of the largest one). That of float64 is 1e-6 where the
+reference computes in less. An answer that computes nothing does not come that close. A few distant elements (ties,
+thresholds) do not count as distance. Other tasks lose digits in a few rows alone (softmax of large squares), and a
+correct kernel in a few others, or more: few rows are held to what the reference loses in its worst one.
 """
 
 import math
@@ -48,10 +47,6 @@ _FEW_ROWS = 0.05
 """Share of an output's rows, rounded up, that count as few."""
 _CANCELLED = 1 / 4096
 """Share of an output's elements, rounded down, in which larger numbers of its type may have cancelled."""
-_LEAST_STEPPED, _STEPPED, _MOST_STEPPED = 1024, 1 / 16384, 64
-"""Elements of an output whose values are steps, and share and number of those that may be one off; two at least."""
-_SAME = 1e-6
-"""Relative difference of two numbers of one step: the same multiple of a scale that was rounded otherwise."""
 _STRICTER = 0.98
 """Room for the rounding of a difference in the output's own type: half a unit in the last place, 0.4 % of bfloat16."""
 UNWRITTEN = "never written, or computed so"
@@ -103,8 +98,6 @@ def compare(
         right = _with_few_inaccurate_rows(right, actual, oracle, native, scale)
     if actual.dtype is torch.bfloat16:
         right = _with_few_that_cancelled(right, *flat[:2])
-    if actual.dtype is torch.float32:
-        right = _with_few_steps(right, flat[0], native)
     for piece, own in small:
         held = piece(right)
         held &= _right(tuple(piece(values).reshape(-1) for values in flat), own).reshape(held.shape)
@@ -288,42 +281,6 @@ def _with_few_that_cancelled(right: torch.Tensor, actual: torch.Tensor, oracle: 
     right = right.clone()
     right[wrong] = (actual[wrong].double() - oracle[wrong]).abs() <= torch.finfo(actual.dtype).eps * largest
     return right
-
-
-def _with_few_steps(right: torch.Tensor, actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
-    """Return the mask of right elements with a few others that are one step off, where results have steps.
-
-    Rounding decides a tie of `round(x @ w)`, or of numbers that are quantised and scaled again: it seldom meets one
-    element of 16384. Steps are those of a row, which may have a scale of its own. Both values stand elsewhere in it,
-    none between them, and others on either side: two values alone may be a mask, which no tie makes wrong.
-    """
-    wrong = (~right).nonzero().flatten()
-    if right.numel() < _LEAST_STEPPED or not 0 < len(wrong) <= max(2, min(_STEPPED * right.numel(), _MOST_STEPPED)):
-        return right
-    right = right.clone()
-    width = native.shape[-1]
-    rows = native.reshape(-1, width)
-    for place in wrong.tolist():
-        right[place] = _is_step(rows[place // width], actual[place], rows[place // width][place % width])
-    return right
-
-
-def _is_step(row: torch.Tensor, found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """Return whether two values are neighbours among those of a row, each there twice, a block of it at a time."""
-    low, high = torch.stack([found, wanted]).double().aminmax()
-    room = _SAME * torch.maximum(low.abs(), high.abs())
-    counts = torch.zeros(5, dtype=torch.int64, device=row.device)
-    for part in row.split(BLOCK):
-        masks = (
-            part < low - room,
-            (part >= low - room) & (part <= low + room),
-            (part > low + room) & (part < high - room),
-            (part >= high - room) & (part <= high + room),
-            part > high + room,
-        )
-        counts += torch.stack([mask.sum() for mask in masks])
-    below, at_low, between, at_high, above = counts.tolist()
-    return min(at_low, at_high) > 1 and below > 0 and above > 0 and between == 0
 
 
 def _errors(

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_INTEGERS, MAX_HOST_READS
+from kernels_eval.correctness.allowed_operators import MAX_HOST_INTEGERS, MAX_HOST_READS, half_of_inputs
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
 from kernels_eval.cpu.reach import reached
@@ -271,7 +271,7 @@ class Session:
         total = len(self.reads) + view.numel
         of_its_kind = view.numel + sum(DTYPES[known.dtype].is_floating_point is is_float for known in self.reads)
         floats, elements = (sum(map(count, self._inputs)) for count in (_float_count, _element_count))
-        half = max(1, floats // 2) if floats else max(MAX_HOST_READS, elements // 2)
+        half = half_of_inputs(floats, elements)
         if total > half or of_its_kind > (MAX_HOST_READS if is_float else MAX_HOST_INTEGERS):
             raise CandidateFailedError(
                 Status.REJECTED,

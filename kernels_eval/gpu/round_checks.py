@@ -6,15 +6,14 @@ Each raises CandidateFailedError; what rests on one time alone first raises Unre
 import contextlib
 import errno
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.exact_values import right_elements
+from kernels_eval.correctness.equal_elements import are_places_of_equal_elements
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare, rows_that_agree, surely_agrees
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
@@ -31,11 +30,6 @@ from kernels_eval.verdict import Status
 _UNJOINED_S = 100e-6
 """Waiting for an idle device takes 2 to 40 µs, longer after large kernels and with several streams."""
 _COMPARED_BYTES = 256 << 20
-_LEAST_WITH_TIES, _FEWEST_TIES, _TIES = 64, 2, 1024
-"""Elements of an output of which two, or one in 1024, may be ties in a call."""
-_MOST_OFTEN, _OFTEN = 2, 1 / 128
-"""How often each of them may be one, and in which share of the calls besides: the 8 largest of 4096 draws of float32,
-of 2^24 values, meet an equal one in 1 of 4000 calls at each place, and a candidate has thousands of calls."""
 _PROFILED_SHARE = 0.85
 """Share of the device time of kernels in a profiled call that a timed call takes at least."""
 _OTHER_LAUNCHES = 0.25
@@ -56,27 +50,10 @@ _NOISE = 0.03
 
 @dataclass
 class LargestErrors:
-    """Largest errors of right answers so far, and the whole numbers among them that were taken for ties."""
+    """Largest errors of right answers so far."""
 
     absolute: float = 0.0
     relative: float = 0.0
-    ties: Counter[tuple[int, int]] = field(default_factory=Counter[tuple[int, int]])
-    """How often an element differed, by output and place."""
-    calls: int = 0
-    """Calls that were checked, with those of the round that is checked now."""
-
-    def are_ties(self, output: int, wrong: torch.Tensor) -> bool:
-        """Return whether few whole numbers differ, none of them often: places of equal elements are in no order.
-
-        Draws of the same numbers come once in some hundred calls, for the largest elements of rows, and elsewhere each
-        time. What a mistake leaves wrong stays at its place, or is more.
-        """
-        places = wrong.reshape(-1).nonzero().flatten()
-        if wrong.numel() < _LEAST_WITH_TIES or len(places) > max(_FEWEST_TIES, wrong.numel() // _TIES):
-            return False
-        found = [(output, place) for place in places.tolist()]
-        self.ties.update(found)
-        return max((self.ties[each] for each in found), default=0) <= _MOST_OFTEN + _OFTEN * self.calls
 
 
 def check_round(
@@ -91,7 +68,6 @@ def check_round(
     `with_oracle`: adds the oracle's results for a call; needed where the outputs are not close to the reference's.
     """
     _check_count(made, calls)
-    largest.calls += calls.count
     allowed: set[int] = set()
     for call, expected in enumerate(expected_sets):
         _check_forms(made, call, expected)
@@ -118,7 +94,6 @@ def check_timed_round(
     takes, so that its outputs say nothing; `least_sizes`: of a call's outputs: in one of many terms cancel by chance.
     """
     _check_count(made, calls)
-    largest.calls += calls.count
     for call in range(calls.count):
         _check_forms(made, call, model)
     for call in calls_that_differ(calls, results):
@@ -214,22 +189,16 @@ def check_call(
         label = label_of(index, len(outputs))
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
         comparison = compare(actual, oracle, native, label, least_sizes[index] if least_sizes else 0.0)
-        if not comparison.agrees and _is_whole(actual):
-            wrong = ~right_elements(actual, oracle.to(actual.dtype), native)
-            comparison = replace(comparison, agrees=largest.are_ties(index, wrong), max_abs_error=None)
-        if not comparison.agrees:
+        is_tie = not comparison.agrees and are_places_of_equal_elements(actual, native, calls.sets[call])
+        if not comparison.agrees and not is_tie:
             raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message)
         if form.expanded:
             raise CandidateFailedError(
                 Status.REJECTED, ErrorCategory.EXPANDED_OUTPUT, f"{label} repeats elements by a stride of 0"
             )
-        largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
-        largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
-
-
-def _is_whole(values: torch.Tensor) -> bool:
-    """Return True for whole numbers of more than eight bits, such as indices."""
-    return not (values.dtype.is_floating_point or values.dtype.is_complex) and values.dtype.itemsize > 1
+        if not is_tie:
+            largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
+            largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
 
 
 def _check_forms(made: Round, call: int, expected: Expected) -> None:

@@ -54,11 +54,13 @@ class OperatorGuard(TorchDispatchMode):
         self._made = 0
         self._host_reads = [0, 0]
         """Values that host code has read in this call: whole numbers, and others."""
+        self._most_reads = MAX_HOST_READS
         self._host = HostTensors()
 
-    def start(self, poisons: bool) -> None:
-        """Begin another call."""
+    def start(self, poisons: bool, most_reads: int = MAX_HOST_READS) -> None:
+        """Begin another call, in which host code may read `most_reads` values."""
         self.poisons = poisons
+        self._most_reads = most_reads
         self.allocations.clear()
         self._made = 0
         self._host_reads = [0, 0]
@@ -71,7 +73,8 @@ class OperatorGuard(TorchDispatchMode):
         """Count the values of a tensor that host code is to read in this call; returns whether it may."""
         is_whole = _is_whole(tensor)
         self._host_reads[not is_whole] += _numel_of(tensor)
-        return self._host_reads[not is_whole] <= (MAX_HOST_INTEGERS if is_whole else MAX_HOST_READS)
+        of_its_kind = MAX_HOST_INTEGERS if is_whole else MAX_HOST_READS
+        return self._host_reads[not is_whole] <= of_its_kind and sum(self._host_reads) <= self._most_reads
 
     def may_list(self, tensor: torch.Tensor) -> bool:
         """Return whether host code may read a tensor as a list, and count its values: of whole numbers alone."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import Backend
-from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
+from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError, half_of_inputs
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard
@@ -173,11 +173,14 @@ class Rounds:
             for item in call["inputs"]
         ]
         model, guard, backend = self.model, self.guard, self.backend
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+        floats = sum(value.numel() for value in tensors if value.dtype.is_floating_point)
+        most_reads = half_of_inputs(floats, sum(value.numel() for value in tensors))
 
         use_default_stream = self.instruments.use_default_stream
 
         def forward() -> Any:
-            guard.start(poison)
+            guard.start(poison, most_reads)
             use_default_stream()
             try:
                 with guard:

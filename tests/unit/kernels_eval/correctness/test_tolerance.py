@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.correctness import tolerance
 from kernels_eval.correctness.tolerance import TOLERANCES, compare, rows_that_agree, surely_agrees
 
 SCALES = st.sampled_from([1e-6, 1e-3, 1.0, 1e4])
@@ -397,57 +396,3 @@ def test_other_values_agree_surely_only_if_they_are_equal(
     actual: torch.Tensor, native: torch.Tensor, agrees: bool
 ) -> None:
     assert surely_agrees(actual, native) is agrees
-
-
-def quantised_and_scaled(x: torch.Tensor, divides: bool, dim: int | None) -> torch.Tensor:
-    """Return numbers of eight bits, scaled again; two ways of scaling round a few of them otherwise."""
-    largest = x.abs().amax() if dim is None else x.abs().amax(dim=dim, keepdim=True)
-    scale = largest / 127
-    return (x / scale if divides else x * (127 / largest)).round() * scale
-
-
-@pytest.mark.parametrize("dim", [None, 1])
-def test_ties_of_results_with_steps_are_right_on_either_side(dim: int | None) -> None:
-    generator = torch.Generator().manual_seed(1)
-    differing = 0
-    for _ in range(24):
-        x = torch.randn(256, 2048, generator=generator)
-        native, actual = quantised_and_scaled(x, True, dim), quantised_and_scaled(x, False, dim)
-        differing += not torch.allclose(native, actual, rtol=1e-3)
-        assert compare(actual, quantised_and_scaled(x.double(), True, dim), native, "").agrees
-    assert differing > 3, "else this tests nothing"
-
-
-@pytest.mark.parametrize("found", [1.0, 2.0, float("inf"), float("-inf"), float("nan")])
-def test_steps_of_a_long_row_are_found_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch, found: float) -> None:
-    monkeypatch.setattr(tolerance, "BLOCK", 1000)
-    native = torch.randn(16384, generator=torch.Generator().manual_seed(1)).round()
-    actual = native.clone()
-    actual[(native == 0).nonzero()[5]] = found
-    assert compare(actual, native.double(), native, "").agrees is (found == 1.0)
-
-
-@pytest.mark.parametrize(
-    ("native", "actual"),
-    [
-        (torch.eye(4096)[:, :3000], torch.zeros(4096, 3000)),  # nearly all results are 0
-        (torch.randn(64, 4096).relu(), None),  # the smallest one of a row becomes 0
-        (torch.randn(64, 4096).round(), "two steps"),
-        ((torch.randn(64, 4096) > 0).float(), "a mask"),
-        (torch.randn(64, 4096).round(), "many"),
-        (torch.randn(64, 4096), "half a percent"),
-    ],
-)
-def test_no_other_difference_is_a_step(native: torch.Tensor, actual: torch.Tensor | str | None) -> None:
-    found = native.clone() if not isinstance(actual, torch.Tensor) else actual
-    if actual is None:
-        found[3, native[3].masked_fill(native[3] == 0, 9.0).argmin()] = 0.0
-    elif actual == "two steps":
-        found[3, (native[3] == 0).nonzero()[0]] = 2.0
-    elif actual == "a mask":
-        found[3, 4] = 1 - found[3, 4]
-    elif actual == "many":
-        found[:8] = torch.where(native[:8] == 0, 1.0, native[:8])
-    elif actual == "half a percent":
-        found[3, 5] += 5e-3
-    assert not compare(found, native.double(), native, "").agrees

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
+from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, half_of_inputs
 from kernels_eval.correctness.composed_operators import remember_registrations
 from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
 from kernels_eval.gpu.device import cuda_driver
@@ -131,7 +131,9 @@ def recorded() -> Iterator[list[str]]:
         patch.setattr(torch.Tensor, "__dlpack__", lambda _, **options: options)
         for name in ("numpy", "tolist", "__array__"):
             patch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
-        refuse_host_copies(refused.append, OperatorGuard(enforce=True).may_list)
+        guard = OperatorGuard(enforce=True)
+        guard.start(poisons=False, most_reads=half_of_inputs(0, 4096))
+        refuse_host_copies(refused.append, guard.may_list)
         yield refused
 
 
@@ -165,11 +167,14 @@ def test_a_class_of_its_own_does_not_say_how_much_is_read(recorded: list[str]) -
     assert recorded == ["Tensor.tolist"]
 
 
-@pytest.mark.parametrize(("values", "most"), [(torch.arange(2000), 1024), (torch.rand(2000), 16)])
+@pytest.mark.parametrize(
+    ("values", "most"), [(torch.arange(4096), 1024), (torch.rand(2000), 16), (torch.arange(200), 100), (X[0], 1)]
+)
 def test_few_numbers_are_read_one_by_one(values: torch.Tensor, most: int) -> None:
     guard = OperatorGuard(enforce=True)
+    half = half_of_inputs(len(values) if values.is_floating_point() else 0, len(values))
     for _ in range(2):
-        guard.start(poisons=False)
+        guard.start(False, half)
         with guard:
             assert [values[index].item() for index in range(most)] == values[:most].tolist()
             assert guard.violations == []

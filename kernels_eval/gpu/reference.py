@@ -68,7 +68,7 @@ class GpuReference(Reference):
         """Of one draw: inputs with the same mark in another one are no draws."""
         self._is_scalable = True
         self.kinds = InputKinds(self)
-        """Which kinds of inputs it takes."""
+        """Kinds of inputs that it takes."""
         self.has_fractions = True
         """Of whole numbers, in inputs in parts."""
         self.only_constants = False

@@ -109,7 +109,8 @@ def replace_launcher(run: Callable[..., Any]) -> None:
 def stand_for_compiled() -> None:
     """Let host code that asks whether a kernel is a `triton.JITFunction` find what it finds on a GPU."""
     modules: tuple[Any, ...] = (triton, triton.runtime, triton.runtime.jit)
-    stand_in = _Compiled("JITFunction", (JITFunction,), {})
+    # Triton's modules that are imported later may derive classes from it, with a parameter.
+    stand_in = _Compiled("JITFunction", (JITFunction,), {_STANDS_IN: True, "__class_getitem__": classmethod(_itself)})
     for module in modules:
         module.JITFunction = stand_in
 
@@ -118,7 +119,15 @@ class _Compiled(type):
     """Class of a class whose instances are jit functions, interpreted or not."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, upstream.InterpretedFunction | JITFunction)
+        is_kernel_too = _STANDS_IN in vars(cls) and isinstance(instance, upstream.InterpretedFunction | JITFunction)
+        return is_kernel_too or super().__instancecheck__(instance)
+
+
+_STANDS_IN = "_stands_in_for_compiled"
+
+
+def _itself(cls: Any, _: Any) -> Any:
+    return cls
 
 
 def watch_definitions(see: Callable[[], None]) -> None:

@@ -50,7 +50,8 @@ def test_orders_that_keep_or_turn_equal_elements() -> None:
 def test_an_input_of_equal_elements_tells_nothing() -> None:
     x = torch.rand(4, 90)
     right, wrong = x.argmax(dim=1), x.argmin(dim=1)
-    for mask in (torch.ones(4, 90), (torch.rand(4, 90) > 0.5).float(), torch.ones(4, 90, dtype=torch.int64)):
+    masks = torch.ones(4, 90), (torch.rand(4, 90) > 0.5).float(), torch.ones(4, 90, dtype=torch.int64)
+    for mask in (*masks, torch.ones(4, 90).to(torch.float8_e4m3fn), torch.ones(4, 90, dtype=torch.complex64)):
         assert not are_places_of_equal_elements(wrong, right, [x, mask])
 
 

@@ -62,6 +62,7 @@ def test_an_input_of_equal_elements_tells_nothing() -> None:
         (torch.tensor([-1, 0]), torch.tensor([3, 0])),
         (torch.tensor([1.0, 0.0]), torch.tensor([3.0, 0.0])),
         (torch.tensor([True, False]), torch.tensor([False, False])),
+        (torch.tensor([1, 0], dtype=torch.uint16), torch.tensor([3, 0], dtype=torch.uint16)),
         (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)),
     ],
 )

@@ -49,8 +49,8 @@ class InputKinds:
     def takes(self, kind: str, seed: SecretSeed) -> bool:
         """Return whether inputs of a kind bring no more elements without a finite value in the outputs than own ones.
 
-        Tries it once; `is_beyond` may find out later. Then parts have no fractions, or constants alone are varied.
-        Raises ReferenceFailedError if the reference fails on the problem's own inputs.
+        Tries it once; `is_beyond` may find out later. If it fails, parts are tried without fractions, and another
+        distribution for constants alone. Raises ReferenceFailedError if the reference fails on its own inputs.
         """
         if "plain" not in self._taken:
             self._taken["plain"] = True

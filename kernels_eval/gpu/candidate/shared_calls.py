@@ -79,11 +79,9 @@ class SharedCalls:
         """Return one input of all calls in the private memory, (calls, …), without copying."""
         form = form_of(self.sets[0][index])
         offsets = [slots.inputs[index] or 0 for slots in self._layout.calls[:2]]
-        typed = self._prepared.view(-1)[offsets[0] :]
-        typed = typed[: typed.numel() // 16 * 16].view(DTYPES[form.dtype])
-        step = (offsets[-1] - offsets[0]) // typed.element_size()
-        elements = torch.Size(form.shape).numel()
-        return typed.as_strided((self.count, elements), (step, 1)).view(self.count, *form.shape)
+        return self._of_all_calls(self._prepared, form, offsets[0], offsets[-1] - offsets[0]).view(
+            self.count, *form.shape
+        )
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the description of each call for the candidate's process."""
@@ -216,14 +214,14 @@ class SharedCalls:
 
     def outputs(self, index: int) -> torch.Tensor:
         """Return one output of all calls as collected, (calls, elements), without copying."""
-        form = self.output_forms[index]
-        typed = self._collected[: self._collected.numel() // 16 * 16].view(DTYPES[form.dtype])
+        first = self._layout.calls[0].outputs[index] - self._layout.outputs_from
+        return self._of_all_calls(self._collected, self.output_forms[index], first, self._distance)
+
+    def _of_all_calls(self, memory: torch.Tensor, form: TensorForm, first: int, distance: int) -> torch.Tensor:
+        """Return a tensor of all calls, (calls, elements), of which the first one begins at an offset of the memory."""
+        typed = memory[: memory.numel() // 16 * 16].view(DTYPES[form.dtype])
         size = typed.element_size()
-        first = (self._layout.calls[0].outputs[index] - self._layout.outputs_from) // size
-        elements = form.nbytes // size
-        if self.count == 1:
-            return typed[None, first : first + elements]
-        return typed.as_strided((self.count, elements), (self._distance // size, 1), first)
+        return typed.as_strided((self.count, form.nbytes // size), (distance // size, 1), first // size)
 
     def changed_inputs(self) -> set[int]:
         """Return the indices of inputs that some call changed."""

@@ -49,7 +49,7 @@ def run_with_renewed_weights(
     try:
         finish(session, start(session, inputs).trace, after, session.strict, Errors())
     except CandidateFailedError as failed:
-        raise _because(failed) from failed
+        raise because_weights_changed(failed) from failed
 
 
 def _changed(weights: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> dict[int, Any]:
@@ -60,7 +60,8 @@ def _changed(weights: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) 
     }
 
 
-def _because(failed: CandidateFailedError) -> CandidateFailedError:
+def because_weights_changed(failed: CandidateFailedError) -> CandidateFailedError:
+    """Return the failure of a call after weights have changed, with that said where its values are wrong."""
     if failed.category != ErrorCategory.WRONG_VALUES:
         return failed
     message = (

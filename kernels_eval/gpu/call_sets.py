@@ -3,7 +3,7 @@
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -268,6 +268,15 @@ class CallSets:
         """Begin another set: it has a number of its own, from which it is drawn."""
         self._give_way()
         self._drawn += 1
+
+    @contextlib.contextmanager
+    def using(self, reference: GpuReference) -> Generator[None]:
+        """Draw and compare by another reference of the same problem meanwhile."""
+        own, self._reference = self._reference, reference
+        try:
+            yield
+        finally:
+            self._reference = own
 
     def expected(self, inputs: list[Any]) -> Expected:
         """Return the reference's results for one input set."""

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.checks import Check, run_checks
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.outputs import Expected
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, least_ns, profile_of
@@ -26,6 +27,7 @@ from kernels_eval.gpu.candidate_start import CandidateStart
 from kernels_eval.gpu.device.gate import QUEUE
 from kernels_eval.gpu.device.memory_rates import floor_s
 from kernels_eval.gpu.reference import GpuReference
+from kernels_eval.gpu.renewed_weights import call_with_renewed_weights, is_renewable
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     believed_s,
@@ -51,6 +53,7 @@ from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.messages import StateAnswer
 from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Verdict
 
 _SETS_SHARE = 0.4
@@ -83,6 +86,7 @@ class CandidateRun:
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
         budget = int(_SETS_SHARE * state.memory_bytes)
         self._sets = CallSets(reference, seed, state.transport, budget, state.lock.give_way)
+        self._seed = seed
         self._start = CandidateStart(state, reference, self._sets, job, config.baseline, is_repeated)
         self._unjoined_s = 0.0
         self.measured: Measured | None = None
@@ -95,6 +99,8 @@ class CandidateRun:
         self._overheads: Overheads
         self._quiet: Quiet
         """Times without a candidate on the device."""
+        self._held: StateAnswer
+        """Forms of the tensors that the candidate's model has."""
         self._profiled: Attribution
         self._profiled_calls: int
         self._kernels: tuple[KernelTime, ...] = ()
@@ -136,7 +142,7 @@ class CandidateRun:
 
     def check_loads(self) -> None:
         """Load the candidate's source, after the reference was timed without it."""
-        self._overheads, self._quiet = self._start.load(self._session, self._config.trials)
+        self._overheads, self._quiet, self._held = self._start.load(self._session, self._config.trials)
         self._is_compiled = True
 
     def check_trials(self) -> None:
@@ -159,6 +165,21 @@ class CandidateRun:
         except CandidateFailedError as failed:
             if failed.category is not ErrorCategory.EXCEPTION:
                 raise
+
+    def check_renewed_weights(self) -> None:
+        """Compare a call after the weights have changed in place, if the problem has trainable parameters."""
+
+        def call() -> None:
+            try:
+                with self._state.lock.shared():
+                    drawn = self._sets.own(1)
+            except ReferenceFailedError:  # with these weights
+                return
+            self._round(*drawn, RoundRequest())
+
+        if is_renewable(self._reference):
+            give = partial(self._start.give, self._session, self._held)
+            call_with_renewed_weights(self._reference, self._held, self._seed, give, self._sets.using, call)
 
     def _try(self, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
@@ -292,7 +313,8 @@ class CandidateRun:
         reference_s, reference_serial_s = self._quiet.call.seconds, self._quiet.serial_s
         if reference_serial_s is None and gated and not self._profiled.uses_side_streams:
             return 0.0
-        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s, gated)
+        several = self._profiled.uses_side_streams
+        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s, gated, several)
 
     def check_profiled_time(self) -> None:
         """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""
@@ -371,6 +393,7 @@ CHECKS: tuple[Check[CandidateRun], ...] = (
     Check("takes as long as its kernels do in the profile", CandidateRun.check_profiled_time),
     Check("leaves the reference's time as it was", CandidateRun.check_reference_time),
     Check("takes no less than the device needs", CandidateRun.check_floor),
+    Check("agrees after its weights have changed in place", CandidateRun.check_renewed_weights),
     Check("agrees at another leading size", CandidateRun.check_hidden_size),
 )
 """In this order."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,11 +19,14 @@ from kernels_eval.gpu.candidate.session import Session
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.reference import GpuReference
+from kernels_eval.gpu.renewed_weights import is_renewable
 from kernels_eval.gpu.timing.phases import Phase
 from kernels_eval.gpu.timing.statistics import FASTEST, estimate
 from kernels_eval.gpu.timing.timer import Overheads, SerialOverhead, calls_of_round, overhead_of, serial_overhead_of
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
+from kernels_eval.reference.weights import GivenWeights
 from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.messages import StateAnswer
 
 _EMPTY_ROUNDS = 9
 _FIRST_CALLS = 16
@@ -34,6 +37,17 @@ _QUIET_FOR_S = 30.0
 _CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
 """Device memory that is left to the candidate's process: the larger of these multiples of a call's inputs and outputs.
 Inputs of 17 GB (KernelBench's largest) leave it no second copy on a GPU of 80 GB."""
+
+
+class Loaded(NamedTuple):
+    """Overheads, times and tensors that are known once a candidate is loaded."""
+
+    overheads: Overheads
+    """Of its rounds."""
+    quiet: Quiet
+    """The reference's time before any code of a candidate was on the device."""
+    held: StateAnswer
+    """Parameters, buffers and plain tensors."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +98,8 @@ class CandidateStart:
             finally:
                 state.leftovers.append(session.wait_until_ended)
 
-    def load(self, session: Session, trials: int) -> tuple[Overheads, Quiet]:
+    def load(self, session: Session, trials: int) -> "Loaded":
         """Load the candidate and give it the reference's weights.
-
-        Returns the overhead of its rounds, and the reference's time before any code of a candidate was on the device.
 
         `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.
         """
@@ -110,9 +122,14 @@ class CandidateStart:
             found = session.load(draw_ahead)
             with state.lock.shared():
                 weights = self.reference.weights_for(found, one)
-            forgets = bool(found.computed) and not self.reference.constructor.computed
-            session.set_weights(weights, state.transport, state.lock.shared, forgets)
-        return overheads, quiet
+            self.give(session, found, weights)
+        return Loaded(overheads, quiet, found)
+
+    def give(self, session: Session, held: StateAnswer, weights: GivenWeights) -> None:
+        """Set the candidate's weights. `held`: what it has."""
+        forgets = bool(held.computed) and not self.reference.constructor.computed
+        renewable = is_renewable(self.reference)
+        session.set_weights(weights, self.state.transport, self.state.lock.shared, forgets, renewable)
 
     def quiet(self) -> Quiet:
         """Return times on a device on which no candidate is at work: nobody can have slowed it.

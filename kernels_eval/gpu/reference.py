@@ -9,7 +9,7 @@ import copy
 import itertools
 import random
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -81,6 +81,12 @@ class GpuReference(Reference):
     def with_weights(self, weight_seed: int) -> "GpuReference":
         """Return the same problem with weights of another seed, with models of its own on the device."""
         return GpuReference(self.source, weight_seed)
+
+    def trained(self, generator: torch.Generator) -> Self:
+        """Return the same problem after a step of training, with a model of its own on the device."""
+        other = super().trained(generator)
+        other._on_device, other._timed = {True: other._models[True]}, {}
+        return other
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name: the perturbed ones on the device, the others on the host."""

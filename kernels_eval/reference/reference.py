@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -117,7 +117,7 @@ class Reference:
             other._refuse_if_it_differs()
         return other
 
-    def trained(self, generator: torch.Generator) -> "Reference":
+    def trained(self, generator: torch.Generator) -> Self:
         """Return the same problem after a step of training: trainable parameters have other values."""
         other = copy.copy(self)
         other._models, other._doubles = {**self._models, True: trained(self._model(True), generator)}, {}

@@ -208,7 +208,8 @@ def trained(model: torch.nn.Module, generator: torch.Generator) -> torch.nn.Modu
     with torch.no_grad():
         for value in other.parameters():
             if value.requires_grad and value.dtype.is_floating_point:
-                value.mul_(0.5 + torch.rand(value.shape, generator=generator).to(value.device, value.dtype))
+                factor = torch.rand(value.shape, generator=generator, device=generator.device)
+                value.mul_(0.5 + factor.to(value.device, value.dtype))
     return other
 
 

@@ -15,7 +15,10 @@ from kernels_eval.sandbox.module_state import plain_state, registered_state
 
 
 class HeldWeights:
-    """Weights of one model, from its constructor's end to the first round. Made before the model is moved."""
+    """Weights of one model, from its constructor's end to the last time that they are set.
+
+    Made before the model is moved.
+    """
 
     def __init__(self, model: Any, made: MadeOfWeights) -> None:
         self._model = model
@@ -27,14 +30,18 @@ class HeldWeights:
         self.computed = made.computed(model)
         """Names of tensors that the constructor computed of weights: they do not follow the judge's."""
         self._weights: dict[int, torch.Tensor] = {}
-        self._made_of_them: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        self._targets: dict[str, torch.Tensor] | None = None
+        self._made_of_them: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """On the device, and on the host."""
 
     def targets(self, as_registered: Mapping[str, bool]) -> dict[str, torch.Tensor]:
         """Return the tensors on the device, by name, that the judge's weights are copied to.
 
         `as_registered`: whether each is set as it is registered, or as it was drawn. Called before anything is copied:
-        the constructor's own values show what was not noted.
+        the constructor's own values show what was not noted. Later calls return the same tensors.
         """
+        if self._targets is not None:
+            return self._targets
         registered = registered_state(self._model)
         targets: dict[str, torch.Tensor] = {}
         for name, is_registered in as_registered.items():
@@ -45,18 +52,33 @@ class HeldWeights:
                 self._weights[key_of(host)] = targets[name].detach()
         given = {id(target) for target in targets.values()}
         self._made_of_them = [
-            (holder, name, host)
+            (holder[name], host)
             for holder, name, host in self._attributes
             if id(holder[name]) not in given and self._made.is_as_noted(host)
         ]
+        self._attributes, self._registered, self.drawn = [], {}, {}  # the host's memory is needed to compile
+        self._targets = targets
         return targets
 
+    @property
+    def made_of_weights(self) -> list[torch.Tensor]:
+        """Tensors on the device that `remake` makes again."""
+        return [tensor for tensor, _ in self._made_of_them]
+
     def remake(self) -> None:
-        """Make again, in place, what the constructor made of the tensors that the judge has set."""
-        for holder, name, host in self._made_of_them:
+        """Make again, in place, what the constructor made of the tensors that the judge has set.
+
+        What was made of none is let go, on the host, and so are all steps if nothing was made of any.
+        """
+        remade: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for tensor, host in self._made_of_them:
             again = self._made.remake(host, self._weights, _on_device, _carried_out_there)
             if again is not None:
-                holder[name].copy_(again)
+                tensor.copy_(again)
+                remade.append((tensor, host))
+        self._made_of_them = remade
+        if not remade:
+            self._made = MadeOfWeights()
 
     def forget_computed(self, given: Mapping[str, bool]) -> None:
         """Fill what the constructor computed of its own weights with NaN: it is wrong after a step of training.

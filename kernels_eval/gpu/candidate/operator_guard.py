@@ -24,6 +24,7 @@ from kernels_eval.correctness.allowed_operators import (
 )
 from kernels_eval.correctness.composed_operators import parts_of
 from kernels_eval.gpu.candidate.host_tensors import HostTensors
+from kernels_eval.gpu.candidate.kept_copies import KeptCopies
 
 _ALLOWED = (
     UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
@@ -56,12 +57,15 @@ class OperatorGuard(TorchDispatchMode):
         """Values that host code has read in this call: whole numbers, and others."""
         self._most_reads = MAX_HOST_READS
         self._host = HostTensors()
+        self.copies = KeptCopies()
+        """Noted in calls that are not timed: the first ones make what is kept."""
 
     def start(self, poisons: bool, most_reads: int = MAX_HOST_READS) -> None:
         """Begin another call, in which host code may read `most_reads` values."""
         self.poisons = poisons
         self._most_reads = most_reads
         self.allocations.clear()
+        self.copies.forget_unused()
         self._made = 0
         self._host_reads = [0, 0]
 
@@ -100,6 +104,8 @@ class OperatorGuard(TorchDispatchMode):
             result = func(*args, **kwargs)
             if self.enforce and not func.is_view:
                 self._host.note(args, kwargs, result)
+            if self.poisons:
+                self.copies.note(func, args, kwargs, result)
             return result
         result = self._make(func, name, args, kwargs)
         if self.poisons and name in UNINITIALISED:

@@ -6,7 +6,8 @@ kernels_eval.sandbox.messages, with kernels_eval.gpu.candidate.session:
     worker `start` (payload: pickled job)         candidate `started`   no code of the candidate has run yet
     worker `round`, any number, without calls     candidate as below    measures the overhead of a round
     worker `load`                                 candidate `ready`     the source is executed, the model built
-    worker `weights`, any number                  candidate `taken`     pieces of weights lie in the shared memory
+    worker `weights`, any number                  candidate `taken`     pieces of weights lie in the shared memory; they
+                                                                        may come again between rounds
     worker `round`, any number                    candidate `prepared`; worker `go`, or it opens the gate;
                                                   candidate `launched` if it is asked to tell, `done`, `round`
 
@@ -92,32 +93,42 @@ class _Candidate:
             module = load_source(job["source"])
             with MadeOfWeights() as made:
                 model = build_model(module, job["arguments"], job["weight_seed"], job["nesting"])
-            held = HeldWeights(model, made)
+            held: HeldWeights | None = HeldWeights(model, made)
+            del made
             move_model(model, cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append, guard.may_list)
         configurations = backend.configurations(module)
         send_state(self._channel, model, drawn=held.drawn, computed=held.computed, configurations=configurations)
-        header = self._take_weights(held, memory, tools)
-        del held, made  # what the constructor made on the host
         rounds = Rounds(tools, memory, gate, model, guard, backend, module)
+        header, _ = receive_frame(self._channel)
+        is_renewable = False
         while True:
+            if header["kind"] == "weights":
+                assert held is not None
+                is_renewable = header["is_renewable"]
+                header = self._take_weights(header, held, guard, memory, tools)
+            if not is_renewable:
+                held = None  # what the constructor made on the host
             self._answer(rounds, header)
             header, _ = receive_frame(self._channel)
 
-    def _take_weights(self, held: HeldWeights, memory: MappedMemory, tools: Any) -> dict[str, Any]:
-        """Take the judge's weights; returns the header that follows them."""
-        header, _ = receive_frame(self._channel)
-        if header["kind"] != "weights":
-            return header
+    def _take_weights(
+        self, header: dict[str, Any], held: HeldWeights, guard: OperatorGuard, memory: MappedMemory, tools: Any
+    ) -> dict[str, Any]:
+        """Take the judge's weights, the first of which have come; returns the header that follows them."""
         try:
-            weights = WeightTaker(memory, held.targets(header["as_registered"]))
+            targets = held.targets(header["as_registered"])
+            weights = WeightTaker(memory, targets)
             while header["kind"] == "weights":
                 weights.take(header["pieces"], header["nbytes"])
                 if header["is_last"]:
                     held.remake()
+                    guard.copies.renew()
                     if header["forgets"]:
                         held.forget_computed(header["as_registered"])
+                    if header["is_renewable"]:
+                        guard.copies.watch([*targets.values(), *held.made_of_weights])
                 tools.synchronize()  # the next ones come to the same places
                 send_frame(self._channel, {"kind": "taken"})
                 header, _ = receive_frame(self._channel)

@@ -190,15 +190,21 @@ class Session:
         transport: Transport,
         order: Callable[[], AbstractContextManager[object]],
         forgets: bool = False,
+        is_renewable: bool = False,
     ) -> None:
         """Copy weights by name into the candidate's model, through the shared memory: before the first round.
 
         `order`: in which they are copied here; nobody waits for the candidate in it. `forgets`: what the candidate's
-        constructor computed of its own weights is lost then.
+        constructor computed of its own weights is lost then. `is_renewable`: others may come between later rounds.
         """
         weights, dtypes = given.own, given.dtypes
         as_registered = {name: name in given.as_registered for name in weights}
-        header = {"kind": "weights", "as_registered": as_registered, "forgets": forgets}
+        header = {
+            "kind": "weights",
+            "as_registered": as_registered,
+            "forgets": forgets,
+            "is_renewable": is_renewable,
+        }
         sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in weights.items()}
         batches = list(in_batches(sizes, transport.nbytes))
         for pieces in batches:

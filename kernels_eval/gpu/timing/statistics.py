@@ -50,15 +50,21 @@ def alone_s(call_s: float, reference_s: float, reference_serial_s: float, gated:
 
 
 def overlapped_s(
-    call_s: float, serial_s: float, reference_s: float, reference_serial_s: float | None, gated: bool = True
+    call_s: float,
+    serial_s: float,
+    reference_s: float,
+    reference_serial_s: float | None,
+    gated: bool = True,
+    has_side_streams: bool = False,
 ) -> float:
     """Return the time of a call that overlapped with others in a round: what it takes longer alone than predicted.
 
-    `reference_serial_s`: None for a reference that has no time alone; as long as in a round is predicted then. What
-    differs by noise is 0.
+    `reference_serial_s`: None for a reference that has no time alone; as long as in a round is predicted then.
+    `has_side_streams`: calls can overlap, and each difference counts; else what differs by noise is 0.
     """
     excess = serial_s - alone_s(call_s, reference_s, reference_serial_s or reference_s, gated)
-    return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
+    noise_s = 0.0 if has_side_streams else max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s)
+    return excess if excess > noise_s else 0.0
 
 
 def sol_score(call_s: float, baseline_s: float, roof_s: float) -> float | None:

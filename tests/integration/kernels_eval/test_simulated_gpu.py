@@ -74,6 +74,36 @@ DOUBLED = linear_that_keeps(
     ("self.linear.weight, self.linear.bias", "self.doubled, self.linear.bias"),
     ("acc += tl.dot", "acc += 0.5 * tl.dot"),
 )
+TURNED_IN_A_CALL = linear_that_keeps(
+    LAYER + SCALE + "        self.turned = None\n",
+    ("w_ptr + cols * K + ks[:, None]", "w_ptr + ks[:, None] * N + cols"),
+    (
+        "    def forward(self, x):\n",
+        "    def forward(self, x):\n"
+        "        if self.turned is None:\n"
+        "            self.turned = self.linear.weight.t().contiguous()\n",
+    ),
+    ("self.linear.weight, self.linear.bias", "self.turned, self.linear.bias"),
+)
+COPIED_BY_A_KERNEL = linear_that_keeps(
+    LAYER + SCALE + "        self.copied = None\n",
+    (
+        "    def forward(self, x):\n",
+        "    def forward(self, x):\n"
+        "        if self.copied is None:\n"
+        "            self.copied = torch.empty_like(self.linear.weight)\n"
+        "            copy[(1,)](self.linear.weight, self.copied, self.copied.numel(), BLOCK=8192)\n",
+    ),
+    ("self.linear.weight, self.linear.bias", "self.copied, self.linear.bias"),
+    (
+        "class ModelNew",
+        "@triton.jit\n"
+        "def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n"
+        "    k = tl.arange(0, BLOCK)\n"
+        "    tl.store(out_ptr + k, tl.load(x_ptr + k, mask=k < n), mask=k < n)\n\n\n"
+        "class ModelNew",
+    ),
+)
 
 GATHERED = (
     ROW_KERNEL
@@ -154,6 +184,8 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "correct",
         None,
     ),
+    "a weight that the first call transposes": (LINEAR, TURNED_IN_A_CALL, "correct", None),
+    "a weight that a kernel of the first call copies": (LINEAR, COPIED_BY_A_KERNEL, "incorrect", "wrong_values"),
     "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),
     "a dictionary": (
         DICTIONARY,

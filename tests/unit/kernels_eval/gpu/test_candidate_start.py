@@ -123,7 +123,11 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     sets.small = lambda: done.append("small")
     sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]
     reference: Any = SimpleNamespace(
-        digest="d", eager_launches=[1], weights_for=lambda *_: GivenWeights({}), forward=lambda *_: None
+        digest="d",
+        eager_launches=[1],
+        weights_for=lambda *_: GivenWeights({}),
+        forward=lambda *_: None,
+        state=lambda _: {},
     )
     waits = iter((7e-6, 6e-6, 8e-6) * 3 + (1e-7,) * 9)
 
@@ -138,7 +142,7 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     session: Any = SimpleNamespace(
         start=lambda job: done.append("start"), empty_round=empty_round, load=load, set_weights=lambda *_: None
     )
-    overheads, quiet = CandidateStart(state, reference, sets, {}, "eager", False).load(session, 2)
+    overheads, quiet, _ = CandidateStart(state, reference, sets, {}, "eager", False).load(session, 2)
     assert done == ["start", "small", "sampling", "load"]
     assert quiet.sampling_s(3) == 2e-5
     assert (overheads.serial.spent_s, overheads.serial.waited_s, overheads.serial.sampled_s) == (3e-6, 7e-6, 1e-5)

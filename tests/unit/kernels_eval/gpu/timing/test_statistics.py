@@ -99,6 +99,12 @@ def test_calls_that_overlap_take_their_time_alone(
     assert overlapped_s(3e-6, serial_s, 9e-6, reference_serial_s) == pytest.approx(late_s)
 
 
+def test_on_several_streams_each_difference_is_time() -> None:
+    assert overlapped_s(5e-5, 5.3e-5, 6e-5, 6e-5) == 0.0, "noise, of calls that cannot overlap"
+    assert overlapped_s(5e-5, 5.3e-5, 6e-5, 6e-5, has_side_streams=True) == pytest.approx(3e-6)
+    assert overlapped_s(5e-5, 4.9e-5, 6e-5, 6e-5, has_side_streams=True) == 0.0
+
+
 @pytest.mark.parametrize(
     ("serial_s", "reference_serial_s", "late_s"),
     [

@@ -15,6 +15,8 @@ from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, storages
 
 _COPYING = COPIES | MOVES
 _MAKING = UNINITIALISED | CREATIONS
+_WRITING = frozenset({"copy_", "fill_", "zero_"})
+"""Operators whose first argument is written to: not read."""
 
 
 class WeightCopies:
@@ -26,7 +28,7 @@ class WeightCopies:
 
     def note(self, command: Operate) -> None:
         """Note an operator that was carried out. Call it for all, in their order."""
-        if command.name in _COPYING or command.name in _MAKING:
+        if command.name in _COPYING | _MAKING | _WRITING:
             self._noted.append(command)
 
     def renew(self, weights: Mapping[int, torch.Tensor]) -> None:
@@ -36,17 +38,24 @@ class WeightCopies:
             store.set_values(number, values)
         used = store.numbers
         following = {number for number in used if FIRST_WEIGHT <= number < FIRST_OWN}
+        copied, fresh = set[int](), set[int]()
         for command in self._noted:
             results = {view.storage for view in command.results if view is not None}
             if command.name in _MAKING:
                 if results - store.numbers and command.storages <= store.numbers:
                     store.operate(command)
+                    fresh |= results
                 continue
             given = command.storages
-            sources = storages_in(command.arguments[1:]) if command.name == "copy_" else given
-            if sources & following and given <= store.numbers:
-                if command.name != "copy_":
-                    store.free(tuple(results))
+            is_written = command.name in _WRITING
+            sources = storages_in(command.arguments[1:]) if is_written else given
+            follows = bool(sources & following) and given <= store.numbers
+            partly = fresh if command.name == "copy_" else fresh | copied
+            if follows and not is_written:
+                store.free(tuple(results))
+            if follows or (is_written and results & partly and given <= store.numbers):
                 store.operate(command)
+            if follows:
+                copied |= results
                 following |= results
         store.free(tuple(store.numbers - used))

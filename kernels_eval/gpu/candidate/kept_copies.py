@@ -18,6 +18,9 @@ from kernels_eval.correctness.made_of_weights import key_of
 from kernels_eval.sandbox.module_state import has_storage
 
 _COPYING = COPIES | MOVES
+_FILLS = frozenset({"fill_", "zero_"})
+_FEW = 64
+"""Steps, before those are looked for in a call whose copies nobody keeps any more."""
 
 
 @dataclass(frozen=True)
@@ -47,30 +50,43 @@ class KeptCopies:
     def __init__(self) -> None:
         self._weights: set[int] = set()
         self._steps: list[_Step] = []
+        self._keys: set[int] = set()
+        """Of the steps' storages."""
+        self._most = _FEW
 
     def watch(self, weights: Iterable[torch.Tensor]) -> None:
         """Note the copies of these tensors from now on."""
         self._weights = {key_of(weight) for weight in weights}
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Note an operator that was carried out, if it copied a weight or a copy of one."""
+        """Note an operator that was carried out, if it copied a weight or a copy of one, or filled a copy's part."""
         name = func.overloadpacket.__name__
-        if not self._weights or name not in _COPYING or not has_storage(result):
+        if not self._weights or name not in _COPYING | _FILLS or not has_storage(result):
             return
-        read = (args[1:], kwargs) if name == "copy_" else (args, kwargs)
-        given = {key_of(value) for value in tree_leaves(read) if has_storage(value)}
-        if key_of(result) in given or not given & (self._weights | {step.key for step in self._steps}):
-            return
-        if name == "copy_":
-            func, args, kwargs = torch.ops.aten.alias.default, (args[1],), {}
+        value = args[1] if name in {"copy_", "fill_"} else 0.0
+        if name in _FILLS:
+            if key_of(result) not in self._keys or isinstance(value, torch.Tensor):
+                return
+            func, args, kwargs = torch.ops.aten.scalar_tensor.default, (value,), {"dtype": result.dtype}
+        else:
+            if name == "copy_":
+                func, args, kwargs = torch.ops.aten.alias.default, (value,), {}
+            given = {key_of(each) for each in tree_leaves((args, kwargs)) if has_storage(each)}
+            if key_of(result) in given or not given & (self._weights | self._keys):
+                return
         args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
         place = result.storage_offset(), result.shape, result.stride()
         storage = StorageWeakRef(result.untyped_storage())
         self._steps.append(_Step(func, args, kwargs, storage, key_of(result), result.dtype, place))
+        self._keys.add(key_of(result))
+        if len(self._steps) > self._most:
+            self.forget_unused()
 
     def forget_unused(self) -> None:
         """Forget the copies that nobody keeps. The tensors that they read are in use until then."""
         self._steps = [step for step in self._steps if not step.storage.expired()]
+        self._keys = {step.key for step in self._steps}
+        self._most = 2 * len(self._steps) + _FEW
 
     def renew(self) -> None:
         """Make the copies again that are kept, in their order: the weights have other values."""

@@ -145,6 +145,7 @@ class Rounds:
             unjoined.append(self.instruments.unjoined_s())
             del result  # its memory is reused
         self.instruments.synchronize()
+        self.guard.copies.forget_unused()
         self.instruments.release_unused_memory()
         return min(unjoined, default=0.0)
 

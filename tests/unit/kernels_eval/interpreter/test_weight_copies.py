@@ -8,7 +8,7 @@ import torch
 from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.interpreter.weight_copies import WeightCopies
-from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Sequence, View
+from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, View
 
 INPUT, WEIGHT, KEPT, OTHER = 0, FIRST_WEIGHT, FIRST_OWN, FIRST_OWN + 1
 BEFORE, AFTER = torch.arange(6.0).reshape(2, 3), 10 + torch.arange(6.0).reshape(2, 3)
@@ -70,6 +70,29 @@ def test_a_copy_into_memory_that_was_made_before_follows(store: TensorStore) -> 
     made = operate("empty", Sequence(items=()), result=kept, overload="memory_format")
     after(store, made, operate("copy_", kept, TURNED, result=kept))
     assert torch.equal(store.tensor(kept), AFTER.t())
+
+
+def test_a_part_that_was_filled_stays_filled(store: TensorStore) -> None:
+    kept, first = view(KEPT, 2, 3), view(KEPT, 1, 3)
+    after(
+        store,
+        operate("clone", view(WEIGHT, 2, 3), result=kept),
+        operate("fill_", first, Plain(value=5.0), result=first, overload="Scalar"),
+    )
+    assert torch.equal(store.tensor(kept), torch.stack([torch.full((3,), 5.0), AFTER[1]]))
+
+
+def test_zeros_around_a_copy_come_again_with_memory_that_was_freed(store: TensorStore) -> None:
+    whole, part, second = view(OTHER, 3, 3), view(OTHER, 2, 3), view(KEPT, 3, 3)
+    after(
+        store,
+        operate("empty", Sequence(items=()), result=whole, overload="memory_format"),
+        operate("zero_", whole, result=whole),
+        operate("copy_", part, view(WEIGHT, 2, 3), result=part),
+        operate("clone", whole, result=second),
+        freed=(OTHER,),
+    )
+    assert torch.equal(store.tensor(second), torch.cat([AFTER, torch.zeros(1, 3)]))
 
 
 def test_copies_of_inputs_and_what_kernels_wrote_stay(store: TensorStore) -> None:

@@ -58,6 +58,19 @@ def test_copies_follow_the_weight(copy: Callable[[torch.Tensor], torch.Tensor]) 
         assert torch.equal(kept, copy(weight))
 
 
+def test_a_part_that_was_filled_stays_filled() -> None:
+    weight = torch.randn(4, 6)
+    guard = guard_for(weight)
+    with guard:
+        kept = weight.clone()
+        kept[:, :2].zero_()
+        kept[0].fill_(3)
+    change(guard, weight)
+    expected = weight.clone()
+    expected[:, :2], expected[0] = 0, 3
+    assert torch.equal(kept, expected)
+
+
 def test_a_copy_of_two_weights_follows_both() -> None:
     first, second = torch.randn(4, 6), torch.randn(2, 6)
     guard = guard_for(first, second)
@@ -104,3 +117,15 @@ def test_what_nobody_keeps_takes_no_memory() -> None:
     guard.start(poisons=True)
     assert ends[0].expired(), "at the next call nothing needs it any more"
     change(guard, weight)
+
+
+def test_a_call_that_copies_again_and_again_does_not_keep_it_all() -> None:
+    weight = torch.randn(4, 6)
+    guard = guard_for(weight)
+    ends: list[StorageWeakRef] = []
+    with guard:
+        for _ in range(500):
+            half = weight.half()
+            ends.append(StorageWeakRef(half.untyped_storage()))
+            half = half.t().contiguous()
+    assert sum(not each.expired() for each in ends) < 100

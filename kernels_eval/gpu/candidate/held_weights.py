@@ -30,7 +30,10 @@ class HeldWeights:
         self.computed = made.computed(model)
         """Names of tensors that the constructor computed of weights: they do not follow the judge's."""
         self._weights: dict[int, torch.Tensor] = {}
+        self._set: dict[str, torch.Tensor] = {}
+        """Tensors that the judge sets, as the model holds them."""
         self._targets: dict[str, torch.Tensor] | None = None
+        """The same in the memory that they had at first: host code may give a parameter another one (`.data = …`)."""
         self._made_of_them: list[tuple[torch.Tensor, torch.Tensor]] = []
         """On the device, and on the host."""
 
@@ -52,13 +55,13 @@ class HeldWeights:
                 self._weights[key_of(host)] = targets[name].detach()
         given = {id(target) for target in targets.values()}
         self._made_of_them = [
-            (holder[name], host)
+            (holder[name].detach(), host)
             for holder, name, host in self._attributes
             if id(holder[name]) not in given and self._made.is_as_noted(host)
         ]
         self._attributes, self._registered, self.drawn = [], {}, {}  # the host's memory is needed to compile
-        self._targets = targets
-        return targets
+        self._set, self._targets = targets, {name: target.detach() for name, target in targets.items()}
+        return self._targets
 
     @property
     def made_of_weights(self) -> list[torch.Tensor]:
@@ -68,8 +71,14 @@ class HeldWeights:
     def remake(self) -> None:
         """Make again, in place, what the constructor made of the tensors that the judge has set.
 
-        What was made of none is let go, on the host, and so are all steps if nothing was made of any.
+        What was made of none is let go, on the host, and so are all steps if nothing was made of any. A parameter that
+        lies in other memory by now (`flatten_parameters`) is set there too.
         """
+        for name, first in (self._targets or {}).items():
+            held = self._set[name].detach()
+            is_alike = (held.dtype, held.shape) == (first.dtype, first.shape)
+            if is_alike and key_of(held) != key_of(first):
+                held.copy_(first)
         remade: list[tuple[torch.Tensor, torch.Tensor]] = []
         for tensor, host in self._made_of_them:
             again = self._made.remake(host, self._weights, _on_device, _carried_out_there)
@@ -83,12 +92,13 @@ class HeldWeights:
     def forget_computed(self, given: Mapping[str, bool]) -> None:
         """Fill what the constructor computed of its own weights with NaN: it is wrong after a step of training.
 
-        `given`: names of the tensors that the judge has set.
+        `given`: names of the tensors that the judge has set. Once: what a call puts there is the candidate's.
         """
         state = {**plain_state(self._model), **registered_state(self._model)}
         for name in self.computed:
             if name not in given and name in state and state[name].dtype.is_floating_point:
                 state[name].fill_(torch.nan)
+        self.computed = []
 
 
 def _on_device(tensor: torch.Tensor) -> torch.Tensor:

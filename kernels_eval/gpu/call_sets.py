@@ -217,6 +217,14 @@ class CallSets:
         sets = [self._with_expected(None, own=True) for _ in range(min(count, self.most_calls))]
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
+    def finite(self, count: int) -> tuple[SharedCalls, list[Expected]] | None:
+        """Draw sets as `own` does; None if the reference fails on one, or has a result that is not finite."""
+        try:
+            calls, expected = self.own(count)
+        except ReferenceFailedError:
+            return None
+        return (calls, expected) if all(each.is_finite for each in expected) else None
+
     def timed(self, count: int) -> SharedCalls:
         """Draw sets from the problem's own distribution, without the reference's results.
 

@@ -17,7 +17,7 @@ import torch
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.checks import Check, run_checks
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, least_ns, profile_of
@@ -27,7 +27,7 @@ from kernels_eval.gpu.candidate_start import CandidateStart
 from kernels_eval.gpu.device.gate import QUEUE
 from kernels_eval.gpu.device.memory_rates import floor_s
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.renewed_weights import call_with_renewed_weights, is_renewable
+from kernels_eval.gpu.renewed_weights import call_with_renewed_weights, trained_reference
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     believed_s,
@@ -170,16 +170,15 @@ class CandidateRun:
         """Compare a call after the weights have changed in place, if the problem has trainable parameters."""
 
         def call() -> None:
-            try:
-                with self._state.lock.shared():
-                    drawn = self._sets.own(1)
-            except ReferenceFailedError:  # with these weights
-                return
-            self._round(*drawn, RoundRequest())
+            with self._state.lock.shared():
+                drawn = self._sets.finite(1)
+            if drawn is not None:
+                self._round(*drawn, RoundRequest())
 
-        if is_renewable(self._reference):
+        trained = trained_reference(self._reference, self._seed, self._state.lock.shared)
+        if trained is not None:
             give = partial(self._start.give, self._session, self._held)
-            call_with_renewed_weights(self._reference, self._held, self._seed, give, self._sets.using, call)
+            call_with_renewed_weights(self._reference, trained, self._held, give, self._sets.using, call)
 
     def _try(self, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""

@@ -37,6 +37,7 @@ from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import MixedDraws, PlainDraws
 from kernels_eval.reference.inputs import SecretSeed, copied, varied_if_constant
 from kernels_eval.reference.reference import Reference
+from kernels_eval.reference.weights import trained
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 _QUIET = 1 / 64
@@ -83,9 +84,13 @@ class GpuReference(Reference):
         return GpuReference(self.source, weight_seed)
 
     def trained(self, generator: torch.Generator) -> Self:
-        """Return the same problem after a step of training, with a model of its own on the device."""
-        other = super().trained(generator)
-        other._on_device, other._timed = {True: other._models[True]}, {}
+        """Return the same problem after a step of training, with a model of its own on the device.
+
+        Of the host's model: timed calls of the one on the device may have left there what they made of its weights.
+        """
+        other = copy.copy(self)
+        as_drawn = copy.deepcopy(super()._model(True)).to(cuda_driver.DEVICE)
+        other._on_device, other._timed, other._doubles = {True: trained(as_drawn, generator)}, {}, {}
         return other
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:

@@ -6,36 +6,50 @@ anew when a weight's `_version` changes is right.
 """
 
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from kernels_eval.cpu.renewed_weights import because_weights_changed
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.gpu.device.worker_memory import available_bytes
+from kernels_eval.gpu.device.worker_memory import share_left
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.reference.inputs import SecretSeed
-from kernels_eval.reference.weights import GivenWeights
+from kernels_eval.reference.weights import GivenWeights, is_trained
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.messages import StateAnswer
 
 _MOST_BYTES = 2 << 30
 """Of weights: they cross the shared memory twice more."""
-_COPIES = 3
-"""Memory of another model, and of the factors by which it differs, in multiples of the weights."""
+_COPIES = 6
+"""Memory of two other models, and of the factors in float32 by which one differs, in multiples of the weights."""
 
 
 def is_renewable(reference: GpuReference) -> bool:
     """Return whether a problem has parameters that a step of training changes, and not too many of them."""
-    trainable = [value for value in reference.state(False).values() if value.requires_grad]
-    nbytes = sum(value.numel() * value.element_size() for value in reference.state(False).values())
-    return any(value.dtype.is_floating_point for value in trainable) and nbytes <= _MOST_BYTES
+    held = reference.state(False).values()
+    return any(map(is_trained, held)) and sum(value.nbytes for value in held) <= _MOST_BYTES
+
+
+def trained_reference(
+    reference: GpuReference, seed: SecretSeed, order: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> GpuReference | None:
+    """Return a problem after a step of training; None if none changes it, or the worker's share of memory is small.
+
+    `order`: in which the device is shared with other workers meanwhile.
+    """
+    if not is_renewable(reference):
+        return None
+    if _COPIES * sum(value.nbytes for value in reference.state(True).values()) > share_left():
+        return None
+    with order():
+        return reference.trained(torch.Generator(cuda_driver.DEVICE).manual_seed(seed.number("trained weights")))
 
 
 def call_with_renewed_weights(
     reference: GpuReference,
+    trained: GpuReference,
     held: StateAnswer,
-    seed: SecretSeed,
     give: Callable[[GivenWeights], None],
     using: Callable[[GpuReference], AbstractContextManager[object]],
     call: Callable[[], None],
@@ -45,11 +59,6 @@ def call_with_renewed_weights(
     `held`: what the candidate has; `give`: sets weights in it; `using`: draws and compares by another reference
     meanwhile; `call`: has a call made and checked. Raises CandidateFailedError if the result is wrong.
     """
-    nbytes = sum(value.numel() * value.element_size() for value in reference.state(True).values())
-    if _COPIES * nbytes > available_bytes():
-        return
-    generator = torch.Generator(cuda_driver.DEVICE).manual_seed(seed.number("trained weights"))
-    trained = reference.trained(generator)
     with _weights(reference, trained, held, give), using(trained):
         try:
             call()
@@ -62,6 +71,6 @@ def _weights(
     reference: GpuReference, other: GpuReference, held: StateAnswer, give: Callable[[GivenWeights], None]
 ) -> Generator[None]:
     """Have the candidate hold another reference's weights. A candidate that fails is not called again."""
-    give(other.weights_for(held, list))
+    give(other.drawn_for(held, perturbed=True))  # what it lacks it does not need: that was found when it was loaded
     yield
-    give(reference.weights_for(held, list))
+    give(reference.drawn_for(held, perturbed=True))

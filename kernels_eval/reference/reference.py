@@ -219,9 +219,9 @@ class Reference:
             )
         return given_weights({**self.plain_state, **self.state(True)}, match, held)
 
-    def drawn_for(self, held: StateAnswer) -> GivenWeights:
-        """Return the same as the constructor drew it, whatever the candidate lacks."""
-        return given_weights({**self.plain_state, **self.state(False)}, self._match(held), held)
+    def drawn_for(self, held: StateAnswer, perturbed: bool = False) -> GivenWeights:
+        """Return the same as the constructor drew it, or perturbed, whatever the candidate lacks."""
+        return given_weights({**self.plain_state, **self.state(perturbed)}, self._match(held), held)
 
     def _match(self, held: StateAnswer) -> WeightMatch:
         own, plain = self.state(False), self.plain_state

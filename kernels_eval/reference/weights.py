@@ -133,7 +133,7 @@ def is_constant(value: torch.Tensor) -> bool:
 
 def vary_parameters(parameters: Iterable[torch.Tensor], generator: torch.Generator) -> None:
     """Add noise to constant floating-point parameters, in place."""
-    floating = [value for value in parameters if value.dtype.is_floating_point]
+    floating = [value for value in parameters if value.dtype.is_floating_point and value.dtype.itemsize > 1]
     add_noise([value for value in floating if value.numel() == 1 or is_constant(value)], generator)
 
 
@@ -146,13 +146,18 @@ def structured_parameters(parameters: Iterable[torch.Tensor]) -> list[torch.Tens
     found: list[torch.Tensor] = []
     seen: list[torch.Tensor] = []
     for value in parameters:
-        if value.dtype.is_floating_point and value.requires_grad and value.numel() > 1 and not is_constant(value):
+        if is_trained(value) and value.numel() > 1 and not is_constant(value):
             some = _some(value)
             is_copy = any(torch.equal(some, _some(other)) for other in seen if other.shape == value.shape)
             if is_copy or some.unique().numel() <= some.numel() // 2 or _runs_upwards(value):
                 found.append(value)
             seen.append(value)
     return found
+
+
+def is_trained(value: torch.Tensor) -> bool:
+    """Return whether a step of training changes a parameter: none changes one of eight bits."""
+    return value.requires_grad and value.dtype.is_floating_point and value.dtype.itemsize > 1
 
 
 def _some(value: torch.Tensor) -> torch.Tensor:
@@ -207,7 +212,7 @@ def trained(model: torch.nn.Module, generator: torch.Generator) -> torch.nn.Modu
     other = copy.deepcopy(model)
     with torch.no_grad():
         for value in other.parameters():
-            if value.requires_grad and value.dtype.is_floating_point:
+            if is_trained(value):
                 factor = torch.rand(value.shape, generator=generator, device=generator.device)
                 value.mul_(0.5 + factor.to(value.device, value.dtype))
     return other

@@ -28,7 +28,14 @@ def available_bytes() -> float:
     """Return the bytes that this process can still take: within what `keep_within` allows, if it was called."""
     if cuda_driver.DEVICE != "cuda":
         return math.inf
-    free, total = torch.cuda.mem_get_info()
+    free, _ = torch.cuda.mem_get_info()
     unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    share = torch.cuda.get_per_process_memory_fraction() * total - torch.cuda.memory_allocated()
-    return min(free + unused, share)
+    return min(free + unused, share_left())
+
+
+def share_left() -> float:
+    """Return what `keep_within` still allows this process, whatever others hold of the device: no candidate decides."""
+    if cuda_driver.DEVICE != "cuda":
+        return math.inf
+    total = torch.cuda.get_device_properties(0).total_memory
+    return torch.cuda.get_per_process_memory_fraction() * total - torch.cuda.memory_allocated()

@@ -1,15 +1,17 @@
 """A call after the weights have changed in place: what is set, in which order, and what a failure says."""
 
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.renewed_weights import call_with_renewed_weights, is_renewable
+from kernels_eval.gpu.renewed_weights import call_with_renewed_weights, is_renewable, trained_reference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.weights import GivenWeights
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -30,13 +32,22 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+EIGHT_BITS = LAYER.replace(
+    "        self.layer",
+    "        self.narrow = nn.Parameter(torch.randn(7).to(torch.float8_e4m3fn))\n        self.layer",
+)
 SEED = SecretSeed(b"a secret")
 
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
-    monkeypatch.setattr("kernels_eval.gpu.renewed_weights.available_bytes", lambda: 1 << 30)
+
+
+def trained(reference: GpuReference) -> GpuReference:
+    made = trained_reference(reference, SEED)
+    assert made is not None
+    return made
 
 
 def held() -> StateAnswer:
@@ -49,6 +60,8 @@ def held() -> StateAnswer:
         (LAYER, True),
         (LAYER.replace("self.layer(x)", "x").replace("nn.Linear(8, 4)", "None"), False),
         (LAYER.replace("nn.Linear(8, 4)", "nn.Linear(8, 4).requires_grad_(False)"), False),
+        (EIGHT_BITS, True),
+        (EIGHT_BITS.replace("nn.Linear(8, 4)", "nn.Linear(8, 4).requires_grad_(False)"), False),
     ],
 )
 def test_problems_with_trainable_parameters_are_renewable(source: str, renewable: bool) -> None:
@@ -69,7 +82,7 @@ def test_the_candidate_has_other_weights_during_the_call_and_its_own_afterwards(
         using.append(other)
         return nullcontext()
 
-    call_with_renewed_weights(reference, held(), SEED, given.append, use, call)
+    call_with_renewed_weights(reference, trained(reference), held(), given.append, use, call)
     ((weight, result, x),) = done
     before, after = reference.state(True)["layer.weight"], given[1].values["layer.weight"]
     assert torch.equal(after, before), "as it was"
@@ -86,12 +99,46 @@ def test_a_wrong_result_is_said_to_come_after_a_change() -> None:
         raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, "output[0] is 1, expected 2")
 
     with pytest.raises(CandidateFailedError, match="expected 2; in a call after the parameters have changed in place"):
-        call_with_renewed_weights(reference, held(), SEED, given.append, lambda _: nullcontext(), call)
+        call_with_renewed_weights(reference, trained(reference), held(), given.append, lambda _: nullcontext(), call)
     assert len(given) == 1
 
 
 def test_little_memory_spares_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels_eval.gpu.renewed_weights.available_bytes", lambda: 100)
-    given: list[GivenWeights] = []
-    call_with_renewed_weights(GpuReference(LAYER, 1), held(), SEED, given.append, lambda _: nullcontext(), pytest.fail)
-    assert given == []
+    monkeypatch.setattr("kernels_eval.gpu.renewed_weights.share_left", lambda: 100)
+    assert trained_reference(GpuReference(LAYER, 1), SEED) is None
+
+
+def test_the_device_is_shared_while_another_model_is_made() -> None:
+    reference, held_for = GpuReference(LAYER, 1), list[str]()
+
+    @contextmanager
+    def order() -> Generator[None]:
+        held_for.append("device")
+        yield
+
+    assert trained_reference(reference, SEED, order) is not None
+    assert held_for == ["device"]
+
+
+def test_what_timed_calls_of_the_reference_keep_of_its_weights_is_not_kept() -> None:
+    kept = (
+        "        if not hasattr(self, 'kept'):\n"
+        "            self.kept = 2 * self.layer.weight\n"
+        "        return nn.functional.linear(x, self.kept)\n"
+    )
+    reference = GpuReference(LAYER.replace("        return self.layer(x)\n", kept), 1)
+    x = torch.rand(16, 8)
+    reference.forward(True, "eager")(x)
+    other = trained(reference)
+    assert torch.equal(other.results([x])[0], nn.functional.linear(x, 2 * other.state(True)["layer.weight"]))
+
+
+def test_a_parameter_that_the_candidate_lacks_is_not_asked_for_again() -> None:
+    source = LAYER.replace(
+        "        self.layer", "        self.unused = nn.Parameter(torch.randn(5))\n        self.layer"
+    )
+    reference, given = GpuReference(source, 1), list[GivenWeights]()
+    call_with_renewed_weights(
+        reference, trained(reference), held(), given.append, lambda _: nullcontext(), lambda: None
+    )
+    assert [set(each.values) for each in given] == [{"layer.weight", "layer.bias"}] * 2

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.gpu.device.worker_memory import KEPT_BYTES, available_bytes, keep_within, release_unused_memory
+from kernels_eval.gpu.device.worker_memory import (
+    KEPT_BYTES,
+    available_bytes,
+    keep_within,
+    release_unused_memory,
+    share_left,
+)
 
 TOTAL = 80 << 30
 
@@ -59,6 +65,13 @@ def test_available_is_what_is_free_and_what_is_kept_within_the_limit(monkeypatch
     assert available_bytes() == 40 << 30  # what others took is not there to be had
     keep_within(TOTAL // 2)
     assert available_bytes() == 30 << 30  # half of the device, less what tensors take
+
+
+def test_what_others_hold_is_no_matter_for_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(used=10 << 30, kept=5 << 30, others=TOTAL - (15 << 30)).install(monkeypatch)
+    keep_within(TOTAL // 2)
+    device.kept = 5 << 30
+    assert available_bytes() < share_left() == 30 << 30
 
 
 def test_without_a_device_nothing_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ DOUBLED = linear_that_keeps(
     ("self.linear.weight, self.linear.bias", "self.doubled, self.linear.bias"),
     ("acc += tl.dot", "acc += 0.5 * tl.dot"),
 )
+HAS_TWICE = LINEAR.replace(LAYER, LAYER + "        self.doubled = self.linear.weight.detach() * 2\n")
 TURNED_IN_A_CALL = linear_that_keeps(
     LAYER + SCALE + "        self.turned = None\n",
     ("w_ptr + cols * K + ks[:, None]", "w_ptr + ks[:, None] * N + cols"),
@@ -103,6 +104,31 @@ COPIED_BY_A_KERNEL = linear_that_keeps(
         "    tl.store(out_ptr + k, tl.load(x_ptr + k, mask=k < n), mask=k < n)\n\n\n"
         "class ModelNew",
     ),
+)
+GIVEN_UP = linear_that_keeps(
+    LAYER + SCALE + "        self.turned = None\n",
+    ("w_ptr + cols * K + ks[:, None]", "w_ptr + ks[:, None] * N + cols"),
+    (
+        "    def forward(self, x):\n",
+        "    def forward(self, x):\n"
+        "        if self.turned is None:\n"
+        "            self.turned = self.linear.weight.t().contiguous()\n"
+        "            self.linear.weight.data = torch.empty(0, device=x.device)\n",
+    ),
+    ("self.linear.weight.shape[0]", "len(self.scale)"),
+    ("self.linear.weight, self.linear.bias", "self.turned, self.linear.bias"),
+)
+KEEPS_TWICE_ITS_WEIGHT = LINEAR.replace(
+    "    def forward(self, x):\n",
+    """        self.twice = None
+    def forward(self, x):
+        if self.twice is None:
+            self.twice = 2 * self.linear.weight
+""",
+).replace("self.linear(x)", "nn.functional.linear(x, self.twice, self.linear.bias)")
+BOUND = "        self.share = nn.Parameter(0.9 + 0.05 * torch.rand(7))\n"
+BOUNDED = LINEAR.replace(SCALE, SCALE + BOUND).replace(
+    "self.linear(x)", "torch.where(self.share.amax() > 1, torch.nan, 1.0) * self.linear(x)"
 )
 
 GATHERED = (
@@ -179,13 +205,33 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
     "twice what the judge varies": (LINEAR, CONSTANT.replace("clone()", "clone() * 1"), "incorrect", "wrong_values"),
     "twice a weight that the judge sets": (LINEAR, DOUBLED, "incorrect", "wrong_values"),
     "twice a weight, as the problem has it": (
-        LINEAR.replace(LAYER, LAYER + "        self.doubled = self.linear.weight.detach() * 2\n"),
+        HAS_TWICE.replace("self.linear(x)", "nn.functional.linear(x, 0.5 * self.doubled, self.linear.bias)"),
         DOUBLED,
         "correct",
         None,
     ),
+    "twice a weight, which the problem has and does not use": (HAS_TWICE, DOUBLED, "incorrect", "wrong_values"),
     "a weight that the first call transposes": (LINEAR, TURNED_IN_A_CALL, "correct", None),
     "a weight that a kernel of the first call copies": (LINEAR, COPIED_BY_A_KERNEL, "incorrect", "wrong_values"),
+    "a weight that the first call gives up for its copy": (LINEAR, GIVEN_UP, "correct", None),
+    "without a parameter that the result does not need": (
+        LINEAR.replace(SCALE, SCALE + "        self.unused = nn.Parameter(torch.randn(5))\n"),
+        sources.LINEAR_KERNEL,
+        "correct",
+        None,
+    ),
+    "a reference that keeps what its first call made of a weight": (
+        KEEPS_TWICE_ITS_WEIGHT,
+        linear_that_keeps(LAYER + SCALE, ("acc += tl.dot", "acc += 2 * tl.dot")),
+        "correct",
+        None,
+    ),
+    "a parameter that training takes out of its bounds": (
+        BOUNDED,
+        linear_that_keeps(LAYER + SCALE + BOUND),
+        "correct",
+        None,
+    ),
     "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),
     "a dictionary": (
         DICTIONARY,

@@ -3,7 +3,7 @@
 Results are tensors, alone or in nested tuples, lists and dictionaries.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,8 @@ class Expected:
     """True if two outputs lie in the same memory."""
     inputs_after: Mapping[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     """Values that the inputs have afterwards that the reference changes."""
+    call_again: Callable[[list[Any]], object] | None = None
+    """Calls the same model on inputs, which it may change."""
 
     @property
     def has_oracle(self) -> bool:

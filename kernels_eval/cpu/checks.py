@@ -143,8 +143,8 @@ class Trials:
             self._check_dependence(scrambled)
 
     def _check_dependence(self, scrambled: RepeatedCall) -> None:
-        answer, content = self.session.executed(bytes_of(scrambled.expected))
-        check_dependence(scrambled.trace, answer, content, scrambled.expected)
+        _, content = self.session.executed(bytes_of(scrambled.expected))
+        check_dependence(scrambled.trace, content, scrambled.expected, self.session.inputs)
 
     def look_at_full_size(self) -> None:
         """Trace the full size, where the trials are smaller, and find out whether they are representative of it."""

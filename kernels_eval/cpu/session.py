@@ -94,7 +94,8 @@ class Session:
         self._interpreter: Child
         self._step_cpu_s = step_cpu_s
         self._children = [self._tracing]
-        self._inputs: list[Any] = []
+        self.inputs: list[Any] = []
+        """The input set that `put` has shared last, as it was then."""
         self._asked: deque[bool] = deque()
         self.has_run = False
         """True once a part of a program was run: what follows may depend on values and on the order of programs."""
@@ -234,7 +235,7 @@ class Session:
                 assert self._mapping is not None
                 content = bytes_of(value)
                 self._mapping[offset : offset + content.nbytes] = content
-        self._inputs = inputs
+        self.inputs = inputs
 
     def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
         """Wait for the next program; returns it checked, and what is left of it to run: raw, with its payload.
@@ -270,7 +271,7 @@ class Session:
         is_float = DTYPES[view.dtype].is_floating_point
         total = len(self.reads) + view.numel
         of_its_kind = view.numel + sum(DTYPES[known.dtype].is_floating_point is is_float for known in self.reads)
-        floats, elements = (sum(map(count, self._inputs)) for count in (_float_count, _element_count))
+        floats, elements = (sum(map(count, self.inputs)) for count in (_float_count, _element_count))
         half = half_of_inputs(floats, elements)
         if total > half or of_its_kind > (MAX_HOST_READS if is_float else MAX_HOST_INTEGERS):
             raise CandidateFailedError(
@@ -321,7 +322,7 @@ class Session:
         self._interpreter.send(
             {
                 "kind": "execute",
-                "inputs": items(self._inputs),
+                "inputs": items(self.inputs),
                 "part": {"kernels": kernels, "commands": part["commands"]},
                 "outputs": outputs,
                 "read": read,
@@ -346,7 +347,7 @@ class Session:
     def changed_inputs(self) -> dict[int, torch.Tensor]:
         """Return the inputs whose values in shared memory have changed since `put()`, by index. They share it."""
         found: dict[int, torch.Tensor] = {}
-        for index, (value, offset) in enumerate(zip(self._inputs, offsets_of(self._inputs), strict=True)):
+        for index, (value, offset) in enumerate(zip(self.inputs, offsets_of(self.inputs), strict=True)):
             if isinstance(value, torch.Tensor) and value.numel() and self._mapping is not None:
                 now = tensor_from(memoryview(self._mapping), form_of(value), offset)
                 if not same_bytes(now, value):

@@ -36,7 +36,7 @@ def finish(session: Session, trace: TraceAnswer, expected: Expected, strict: boo
     """Wait for a trial's results; returns its launches. Raises CandidateFailedError if anything is wrong."""
     check_trace(trace, expected)
     answer, content = session.executed(bytes_of(expected))
-    errors.add(*check_values(trace, answer, content, expected, session.changed_inputs(), strict))
+    errors.add(*check_values(trace, answer, content, expected, session.inputs, session.changed_inputs(), strict))
     return [*session.before_reads, *answer.launches]
 
 

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import torch
@@ -319,13 +319,12 @@ class Reference:
         given = copied(inputs)
         model = self._model(perturbed)
         results, structure = self._code.run(model, given)
-        native = [value.contiguous() for value in results]
         held = [*model.parameters(), *model.buffers(), *plain_state(model).values()]
         owned = {address_of(value) for value in [*given, *held]} - {0}
         pairs = enumerate(zip(inputs, given, strict=True))
         after = {at: now for at, (old, now) in pairs if isinstance(old, torch.Tensor) and not same_bytes(old, now)}
         return Expected(
-            native,
+            [value.contiguous() for value in results],
             [],
             frozenset(after),
             structure,
@@ -334,6 +333,7 @@ class Reference:
             shared=len({address_of(value) for value in results if value.numel()})
             < sum(value.numel() > 0 for value in results),
             inputs_after=after,
+            call_again=partial(self._code.run, model),
         )
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -296,6 +297,14 @@ def _left(spared: list[int]) -> list[str]:
     return found
 
 
+def fakes_time(faketime: Path) -> bool:
+    """Return whether Python has another time, and can sleep, under a libfaketime, as runs use it."""
+    found = {**os.environ, "LD_PRELOAD": str(faketime), "FAKETIME": "+9999", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    program = "import time; time.sleep(0.01); print(time.time())"
+    done = subprocess.run([sys.executable, "-c", program], env=found, capture_output=True, text=True)
+    return done.returncode == 0 and float(done.stdout) > time.time() + 5000
+
+
 def seeds_in(text: str) -> list[int]:
     """Return the seeds that an argument names."""
     first, dots, last = text.partition("..")
@@ -311,6 +320,11 @@ def main() -> None:
     parser.add_argument("--team", action="store_true", help="runs of two agents")
     parser.add_argument("--kill", action="append", default=[], metavar="STAGE[@SHARE][; …]", help="instead of seeds")
     options = parser.parse_args()
+    if options.faketime and not fakes_time(options.faketime):
+        parser.error(
+            f"--faketime: {options.faketime} is missing, or Python cannot sleep under it (as under Debian's 0.9.10); "
+            "expected a library such as the package `libfaketime` of the package index builds"
+        )
     without = frozenset[Kind]() if options.faketime else frozenset({Kind.CLOCK_JUMPED})
     probe = Disk(options.folder.resolve() / "probe")
     probe.remove()

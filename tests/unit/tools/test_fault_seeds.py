@@ -198,3 +198,12 @@ def test_another_result_fails_the_seed_and_is_kept(tmp_path: Path) -> None:
     assert not line["passed"]
     assert list(line["difference"]) == [stage]
     assert (tmp_path / "forgetful" / f"seed-{line['seed']}" / "run" / "summary.json").is_file()
+
+
+def test_a_library_that_fakes_no_time_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    tool = Path(__file__).parents[3] / "tools/faults/fault_seeds.py"
+    command = [sys.executable, str(tool), str(tmp_path / "runs"), "--seeds", "1", "--faketime", "missing.so.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "--faketime: missing.so.1 is missing, or Python cannot sleep under it" in done.stderr
+    assert not (tmp_path / "runs").exists()

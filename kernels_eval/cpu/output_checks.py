@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from kernels_eval.correctness.equal_elements import are_places_of_equal_elements
+from kernels_eval.correctness.equal_elements import compare_output
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.error_categories import ErrorCategory
@@ -163,17 +163,15 @@ def check_values(
             raise out_of_turn("fewer bytes than the outputs have")
         actual = tensor_from(content, form, offset)
         offset += form.nbytes
-        comparison = compare(actual, expected.oracle[index], native, label)
-        is_tie = not comparison.agrees and are_places_of_equal_elements(actual, expected, index, inputs)
-        if not comparison.agrees and not is_tie:
+        comparison = compare_output(actual, expected, index, inputs, label)
+        if not comparison.agrees:
             wrong = round(comparison.wrong_share * actual.numel())
             is_certain = comparison.wrong_share >= _CERTAIN_SHARE and wrong >= _CERTAIN_COUNT
             raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message, is_certain)
         kept = facts.origins[Origin.GIVEN] if view.storage in expected.inputs_after else 0
         _check_origins(facts.origins, kept, native, label, strict)
-        if not is_tie:
-            worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
-            worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
+        worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
+        worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
     _check_changed(changed, expected)
     return worst_absolute, worst_relative
 
@@ -205,9 +203,7 @@ def check_dependence(trace: TraceAnswer, content: bytearray, expected: Expected,
         form = TensorForm(dtype=output.view.dtype, shape=output.view.shape)
         actual = tensor_from(content, form, offset)
         offset += form.nbytes
-        comparison = compare(actual, expected.oracle[index], expected.native[index], "")
-        if not comparison.agrees and not are_places_of_equal_elements(actual, expected, index, inputs):
-            wrong += round(comparison.wrong_share * actual.numel())
+        wrong += round(compare_output(actual, expected, index, inputs, "").wrong_share * actual.numel())
         total += actual.numel()
     if wrong < _MIN_KERNEL_SHARE * total:
         raise CandidateFailedError(

@@ -98,7 +98,7 @@ class CandidateStart:
             finally:
                 state.leftovers.append(session.wait_until_ended)
 
-    def load(self, session: Session, trials: int) -> "Loaded":
+    def load(self, session: Session, trials: int) -> Loaded:
         """Load the candidate and give it the reference's weights.
 
         `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.

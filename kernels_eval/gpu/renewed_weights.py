@@ -5,8 +5,8 @@ Copies that PyTorch makes of a weight follow it (kernels_eval.gpu.candidate.kept
 anew when a weight's `_version` changes is right.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -59,18 +59,10 @@ def call_with_renewed_weights(
     `held`: what the candidate has; `give`: sets weights in it; `using`: draws and compares by another reference
     meanwhile; `call`: has a call made and checked. Raises CandidateFailedError if the result is wrong.
     """
-    with _weights(reference, trained, held, give), using(trained):
-        try:
+    give(trained.drawn_for(held, perturbed=True))  # what it lacks it does not need: that was found when it was loaded
+    try:
+        with using(trained):
             call()
-        except CandidateFailedError as failed:
-            raise because_weights_changed(failed) from failed
-
-
-@contextmanager
-def _weights(
-    reference: GpuReference, other: GpuReference, held: StateAnswer, give: Callable[[GivenWeights], None]
-) -> Generator[None]:
-    """Have the candidate hold another reference's weights. A candidate that fails is not called again."""
-    give(other.drawn_for(held, perturbed=True))  # what it lacks it does not need: that was found when it was loaded
-    yield
+    except CandidateFailedError as failed:
+        raise because_weights_changed(failed) from failed
     give(reference.drawn_for(held, perturbed=True))

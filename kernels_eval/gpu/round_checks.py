@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.equal_elements import are_places_of_equal_elements
+from kernels_eval.correctness.equal_elements import compare_output
 from kernels_eval.correctness.outputs import Expected
-from kernels_eval.correctness.tolerance import compare, rows_that_agree, surely_agrees
+from kernels_eval.correctness.tolerance import rows_that_agree, surely_agrees
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.error_categories import ErrorCategory
 from kernels_eval.gpu.candidate.profiling import Attribution, suspicious_names
@@ -185,20 +185,19 @@ def check_call(
     """Check the forms and values of one call's outputs; keeps the largest errors. `least_sizes`: of their scales."""
     _check_forms(made, call, expected)
     outputs = made.answer.calls[call].outputs
-    for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
+    for index, form in enumerate(outputs):
         label = label_of(index, len(outputs))
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
-        comparison = compare(actual, oracle, native, label, least_sizes[index] if least_sizes else 0.0)
-        is_tie = not comparison.agrees and are_places_of_equal_elements(actual, expected, index, calls.sets[call])
-        if not comparison.agrees and not is_tie:
+        least = least_sizes[index] if least_sizes else 0.0
+        comparison = compare_output(actual, expected, index, calls.sets[call], label, least)
+        if not comparison.agrees:
             raise CandidateFailedError(Status.INCORRECT, ErrorCategory.WRONG_VALUES, comparison.message)
         if form.expanded:
             raise CandidateFailedError(
                 Status.REJECTED, ErrorCategory.EXPANDED_OUTPUT, f"{label} repeats elements by a stride of 0"
             )
-        if not is_tie:
-            largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
-            largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
+        largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
+        largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
 
 
 def _check_forms(made: Round, call: int, expected: Expected) -> None:
@@ -360,20 +359,15 @@ def check_floor(candidate_s: float, floor_s: float) -> None:
 def check_dependence(made: Round, calls: SharedCalls, expected_sets: list[Expected]) -> None:
     """Refuse a candidate if its result is right although its kernels were suppressed."""
     for call, expected in enumerate(expected_sets):
-        for index, (form, native, oracle) in enumerate(
-            zip(made.answer.calls[call].outputs, expected.native, expected.oracle, strict=False)
-        ):
+        for index, (form, native) in enumerate(zip(made.answer.calls[call].outputs, expected.native, strict=False)):
             same_form = (
                 form.kind == "tensor" and form.shape == tuple(native.shape) and form.dtype == NAMES[native.dtype]
             )
             if not same_form:
                 continue
             actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
-            if bool((actual != actual).all()):
-                return
-            if not compare(actual, oracle, native, "output").agrees and not are_places_of_equal_elements(
-                actual, expected, index, calls.sets[call]
-            ):
+            is_filled = not bool((actual != actual).all())
+            if not is_filled or not compare_output(actual, expected, index, calls.sets[call], "output").agrees:
                 return
     raise CandidateFailedError(
         Status.REJECTED, ErrorCategory.DECOY_KERNEL, "the result does not depend on the source's own kernels"

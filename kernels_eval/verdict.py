@@ -11,7 +11,7 @@ from kernels_eval.plain_text import plain_text
 Plain = Annotated[str, AfterValidator(plain_text)]
 """Text that a candidate or a compiler may have written, without escapes."""
 
-JUDGE_VERSION = "42"
+JUDGE_VERSION = "43"
 """Raised whenever the same kernel could get another verdict; part of every cache key."""
 
 

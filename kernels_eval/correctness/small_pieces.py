@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from kernels_eval.correctness.magnitudes import BLOCK, SMALLEST_SCALE, own_error, scale_of
+from kernels_eval.correctness.magnitudes import NARROW_BLOCK, SMALLEST_SCALE, own_error, scale_of
 
 SMALL = 1 / 32
 """Share of an output's scale below which a piece is held to its own."""
@@ -67,8 +67,8 @@ def _has_small(pieces: torch.Tensor) -> torch.Tensor:
     """Return for each row, (rows, before, pieces, after), whether a piece is far below the mean of all."""
     rows, _, count, after = pieces.shape
     sizes = torch.zeros(rows, count, dtype=torch.float64, device=pieces.device)
-    for part in pieces.split(max(1, BLOCK // (rows * count * after)), dim=1):
-        for block in part.split(max(1, BLOCK // (rows * count * part.shape[1])), dim=3):
+    for part in pieces.split(max(1, NARROW_BLOCK // (rows * count * after)), dim=1):
+        for block in part.split(max(1, NARROW_BLOCK // (rows * count * part.shape[1])), dim=3):
             sizes += torch.linalg.vector_norm(block, 1, dim=(1, 3), dtype=torch.float64)
     return ((sizes > 0) & (sizes < SMALL * sizes.mean(dim=1, keepdim=True))).any(dim=1)
 

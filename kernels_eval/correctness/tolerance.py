@@ -162,12 +162,9 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor, shape: Sequence[
         small = [has_small_piece(row[None], shape) for row in native]
         return torch.stack(agrees) & ~torch.cat(small)
     rows = NARROW_BLOCK // actual.shape[1]
-    pairs = zip(actual.split(rows), native.split(rows), strict=True)
-    return torch.cat([_rows_agree(*pair) & ~has_small_piece(pair[1], shape) for pair in pairs])
-
-
-def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
-    agrees = _surely_agree(actual, native)
+    pairs = list(zip(actual.split(rows), native.split(rows), strict=True))
+    agrees = torch.cat([_surely_agree(*pair) for pair in pairs])
+    small = torch.cat([has_small_piece(part, shape) for _, part in pairs])
     rest = (~agrees).nonzero().flatten()
     # Of no rows `split` gives one block, and to compare nothing takes a dozen operations.
     for some in rest.split(max(1, BLOCK // actual.shape[1])) if len(rest) else ():
@@ -175,7 +172,7 @@ def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
             agrees[some] = compare(actual[some], native[some], native[some], "").agrees
         else:
             agrees[some] = _rows_agree_exactly(actual[some], native[some])
-    return agrees
+    return agrees & ~small
 
 
 def _surely_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
@@ -216,7 +213,7 @@ def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Ten
 
 
 def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
-    """Return if one row agrees, as `_rows_agree` does, a block of it at a time."""
+    """Return if one row agrees, a block of it at a time."""
     pairs = _split((actual, native), NARROW_BLOCK)
     total = torch.stack([torch.linalg.vector_norm(near, 1, dtype=torch.float64) for _, near in pairs]).sum()
     largest, errors = (torch.stack(norms) for norms in zip(*(_norms(a - b, 0) for a, b in pairs), strict=True))

@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.gpu.candidate.session import MAX_CALLS
@@ -13,7 +13,8 @@ from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device.shared_memory import Transport, lay_out
 from kernels_eval.gpu.device.watch import PIECE_BYTES
 from kernels_eval.gpu.input_kinds import KINDS
-from kernels_eval.gpu.input_parts import SPIKES, Period, drawn_period
+from kernels_eval.gpu.input_parts import Group, Period, drawn_group
+from kernels_eval.gpu.large_elements import SPIKES
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
@@ -30,8 +31,10 @@ _KINDS = ("plain", "other", "sparse", "quiet", *["parts"] * 12)
 _GROUPS = (12, 24)
 """Groups of the calls of a round, fewest and most: to draw the parts of each call alone takes longer than the rest."""
 _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
-_STAGED_BYTES = 256 << 20
-"""Pinned host memory for inputs of calls that are made one by one. Those with larger ones gain less by overlapping."""
+_STAGED_BYTES, _MOST_STAGED_BYTES = 256 << 20, 1 << 30
+"""Pinned host memory for inputs of calls that are made one by one; the second one for calls on several streams.
+
+Those with larger inputs gain less by overlapping."""
 _SAMPLINGS = 5
 _FURTHER = 6
 """Sets of a round of trials beside these, at most: the first one again, and one of each further kind."""
@@ -97,8 +100,7 @@ class CallSets:
 
         def seconds(count: int) -> float:
             started = time.perf_counter()
-            self._transport.pieces(outputs[0], distance, count)
-            return time.perf_counter() - started
+            return self._transport.pieces(outputs[0], distance, count).came_s - started
 
         counts = sorted({min(1 << power, most) for power in range(most.bit_length() + 1)})
         return tuple((count, median(seconds(count) for _ in range(_SAMPLINGS))) for count in counts)
@@ -247,8 +249,10 @@ class CallSets:
                 yield values
 
         calls = SharedCalls(self._transport, self._layout(count), draw(), self.forms)
-        for first, group in enumerate(groups):
-            self._give_parts(calls, plain, group, slice(first, None, len(groups)))
+        for index in range(len(plain[0])):
+            changes = [is_plain[index] for is_plain in plain]
+            if any(changes):
+                self._reference.vary_calls(index, calls.inputs(index), changes, groups)
         return calls
 
     def _drawn_as(self, kind: str, period: Period | None) -> tuple[list[Any], list[bool]]:
@@ -259,13 +263,6 @@ class CallSets:
         if values is None:
             return self._drawn_as("plain", period)
         return values, [False] * len(values)
-
-    def _give_parts(self, calls: SharedCalls, plain: list[list[bool]], group: "_Group", which: slice) -> None:
-        """Give the inputs without a structure parts in a group of calls."""
-        for index in range(len(plain[0])):
-            changes = [is_plain[index] for is_plain in plain[which]]
-            if any(changes):
-                self._reference.vary_calls(index, calls.inputs(index)[which], changes, group.places, group.period)
 
     def small(self) -> SharedCalls:
         """Return a call without inputs, of one small output: for rounds without calls, which serve all problems."""
@@ -300,10 +297,10 @@ class CallSets:
         taken = 2 * self._reference.input_bytes + 3 * self.output_bytes
         return int(min(MAX_CALLS, max(1, self._budget // max(taken, 1))))
 
-    @property
-    def serial_calls(self) -> int:
-        """Number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
-        fitting = min(_SERIAL_CALLS, self.most_calls, _STAGED_BYTES // max(self._reference.input_bytes, 1))
+    def serial_calls(self, has_side_streams: bool = False) -> int:
+        """Return the number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
+        staged = _MOST_STAGED_BYTES if has_side_streams else _STAGED_BYTES
+        fitting = min(_SERIAL_CALLS, self.most_calls, staged // max(self._reference.input_bytes, 1))
         return fitting if fitting >= _FEWEST_SERIAL else 0
 
     @property
@@ -340,18 +337,10 @@ class CallSets:
         return self._reference.with_expected(inputs, size, self._drawn, self._seed, has_oracle)
 
 
-class _Group(NamedTuple):
-    """Group of calls whose parts have the same places: what draws these, and their period."""
-
-    places: random.Random
-    period: Period | None
-
-
-def _groups(seed: int, count: int) -> list[_Group]:
-    """Draw the groups of a round of `count` calls; each call belongs to another one than those beside it."""
+def _groups(seed: int, count: int) -> list[Group]:
+    """Draw the groups of a round of `count` calls, which belong to them in turn."""
     numbers = random.Random(seed)
-    made = [random.Random(numbers.getrandbits(62)) for _ in range(min(count, numbers.randint(*_GROUPS)))]
-    return [_Group(places, drawn_period(places)) for places in made]
+    return [drawn_group(numbers.getrandbits(62)) for _ in range(min(count, numbers.randint(*_GROUPS)))]
 
 
 def _check_forms(expected: Expected, forms: list[TensorForm]) -> None:

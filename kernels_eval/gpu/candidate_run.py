@@ -298,22 +298,24 @@ class CandidateRun:
         """
         times, uncounted_s = self._times, self._early_s
         candidate_s = times.candidate.seconds
-        if times.serial_s is not None and times.told_serial_s is not None:
+        if times.alone_s is not None and times.told_serial_s is not None:
             overhead = self._overheads.serial if times.is_gated else self._overheads.serial_open
             check_waited_for(times.told_serial_s + overhead.spread_s, self._longest_s, self._is_repeated)
-            uncounted_s += self._late_s(candidate_s, times.least_serial_s or times.serial_s, times.is_gated)
+            uncounted_s += self._late_s(candidate_s, times.alone_s, times.reference.seconds, times.is_gated)
         times.candidate = replace(times.candidate, seconds=candidate_s + uncounted_s)
 
-    def _late_s(self, call_s: float, serial_s: float, gated: bool) -> float:
+    def _late_s(self, call_s: float, serial_s: float, beside_s: float, gated: bool) -> float:
         """Return by how much a call alone takes longer than one in a round says, by the reference's two times.
 
+        `beside_s`: the reference's in these rounds, which by its tensors' places may be shorter than without them.
         Where the reference has no time alone, `check_profiled_time` sees calls that overlap on one stream.
         """
-        reference_s, reference_serial_s = self._quiet.call.seconds, self._quiet.serial_s
-        if reference_serial_s is None and gated and not self._profiled.uses_side_streams:
-            return 0.0
+        reference_s, reference_serial_s = min(self._quiet.call.seconds, beside_s), self._quiet.serial_s
         several = self._profiled.uses_side_streams
-        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s, gated, several)
+        if reference_serial_s is None and gated and not several:
+            return 0.0
+        read_s = self._state.facts.roof_s(self._reference.input_bytes, 0)
+        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s, gated, several, read_s)
 
     def check_profiled_time(self) -> None:
         """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""
@@ -342,7 +344,7 @@ class CandidateRun:
             cache_bytes=self._state.facts.rates.cache_bytes,
             launches=launches,
             serial_round=secrets.randbelow(MIN_ROUNDS),
-            serial_calls=min(self._sets.serial_calls, QUEUE // (launches + 2)),
+            serial_calls=min(self._sets.serial_calls(self._profiled.uses_side_streams), QUEUE // (launches + 2)),
             late_s=self._late_s,
             sampling_s=self._quiet.sampling_s,
             is_gated=self._state.is_gated,

@@ -143,17 +143,16 @@ class CandidateStart:
         forward = self.reference.forward(True, self.baseline)
         launches = 4 * len(self.reference.eager_launches)
 
-        def call_s(count: int) -> float:
+        def rounds_s(count: int, rounds: int) -> list[float]:
             with state.lock.shared():
                 calls = self.sets.timed(count)
-            with state.lock.alone():
-                return state.reference_timer.call_s(forward, calls.sets, launches, False)
+            with state.lock.alone():  # once for all: each turn that a worker waits for costs more than a round
+                return [state.reference_timer.call_s(forward, calls.sets, launches, False) for _ in range(rounds)]
 
         sets_in_cache = state.facts.rates.cache_bytes / max(self.sets.set_bytes, 1)
-        first_s = call_s(min(_FIRST_CALLS, self.sets.most_calls))
+        (first_s,) = rounds_s(min(_FIRST_CALLS, self.sets.most_calls), 1)
         count = calls_of_round(first_s, sets_in_cache, self.sets.most_calls)
-        rounds = FASTEST if count * first_s < _LONG_ROUND_S else 1
-        call = estimate([call_s(count) for _ in range(rounds)])
+        call = estimate(rounds_s(count, FASTEST if count * first_s < _LONG_ROUND_S else 1))
         serial_s = self._serial_s(forward, launches)
         with state.lock.alone():
             sampling = self.sets.sampling_s()
@@ -163,10 +162,10 @@ class CandidateStart:
 
     def _serial_s(self, forward: Any, launches: int) -> float | None:
         """Return the reference's time for one call alone; None if the candidate's is not taken either."""
-        if not self.sets.serial_calls or not self.state.is_gated:
+        if not self.sets.serial_calls() or not self.state.is_gated:
             return None
         with self.state.lock.shared():
-            calls = self.sets.timed(self.sets.serial_calls)
+            calls = self.sets.timed(self.sets.serial_calls())
         with self.state.lock.alone():
             return self.state.reference_timer.serial_s(forward, calls, launches)
 

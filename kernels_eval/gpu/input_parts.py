@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import torch
 
-SPIKES = 64
-"""Large elements of an input."""
 _LEAST_PART = 64
 _FEWEST_PARTS = 16
 _NARROWEST, _WIDEST = 0.3, 0.7
@@ -37,15 +35,10 @@ _LONGEST_UNIT = 10
 """Exponent of two of the elements that follow each other in one turn of a period, where these are no rows."""
 _RUNS_SHARE = 0.6
 """By which runs keep their distance from the mean beside a period; turns have up to `_FARTHEST` of their own."""
-_RARE = 1 / 64
-_FAINT = 1 / 64
-"""Share of the elements of a sparse input that stay, and the size of the others: few terms of a sum are then large."""
-_MOST_OFFSET = 8.0
-"""Distance of the others from zero, in their standard deviations, at most: inputs farther from it stay as drawn."""
 _WIDE_RANGE = 48
 """Difference of largest and smallest whole number from which whole numbers have parts of their own ranges."""
 _EXACT_IN_FLOAT32 = 1 << 24
-_AT_ONCE = 1 << 26
+AT_ONCE = 1 << 26
 """Elements of two draws that are mixed at once."""
 _FRACTION_FROM, _FRACTION_TO = 230, 252
 """Of 256: factors of whole numbers, about halfway between two numbers of eight bits."""
@@ -140,6 +133,19 @@ class _Parts(NamedTuple):
         return flat[:, self.start : self.end].view(len(flat), self.runs, -1, self.turns, self.unit)
 
 
+class Group(NamedTuple):
+    """Calls whose parts have the same places: `places` draws them, and `period` is theirs."""
+
+    places: random.Random
+    period: Period | None
+
+
+def drawn_group(seed: int) -> Group:
+    """Draw a group of calls from a secret number."""
+    places = random.Random(seed)
+    return Group(places, drawn_period(places))
+
+
 def vary_parts(
     value: torch.Tensor,
     places: random.Random,
@@ -154,60 +160,114 @@ def vary_parts(
     elements of the input. Small inputs, and such that are not contiguous, stay as they are. `spread`: of an earlier
     draw, which saves reading the input twice. `period`: of the parts, beside runs.
     """
-    vary_parts_of_calls(value[None], [True], places, stretched, spread, period)
+    vary_parts_of_calls(value[None], [True], [Group(places, period)], stretched, spread)
 
 
 def vary_parts_of_calls(
     values: torch.Tensor,
     changes: Sequence[bool],
-    places: random.Random,
+    groups: Sequence[Group],
     stretched: bool = False,
     spread: Spread | None = None,
-    period: Period | None = None,
 ) -> None:
-    """Do what `vary_parts` does to an input of several calls, (calls, …), with few operations for all of them.
+    """Do what `vary_parts` does to an input of several calls, (calls, …), which belong to the groups in turn.
 
-    Parts have the same places in each call, and scales and means of their own. `changes`: calls that are changed.
+    Parts have the same places in each call of a group, and scales and means of their own. `changes`: calls that are
+    changed. To begin an operation on a GPU takes longer than the operation here, so groups share what they can.
     """
-    found = _Parts.drawn(values[0], places, period)
-    if found is None:
+    found = [_Parts.drawn(values[0], *group) for group in groups[: len(values)]]
+    if None in found:
         return
-    deviation, mean, low, high = spread or spread_of(values[0])
-    offset = max(1.0, abs(mean) / (_USUAL_OFFSET * deviation)) if deviation > 0 else 1.0
-    scale, middle = _drawn(found, len(values), places, values.device, min(_NARROWEST * offset, _LEAST_NARROWED))
-    kept = torch.tensor([not each for each in changes], device=scale.device).view(-1, 1, 1, 1, 1)
+    spread = spread or spread_of(values[0])
+    offset = max(1.0, abs(spread.mean) / (_USUAL_OFFSET * spread.deviation)) if spread.deviation > 0 else 1.0
+    near = torch.ones(len(values))
     flat = values.view(len(values), -1)
+    made: list[_Change] = []
+    for first, (parts, group) in enumerate(zip(filter(None, found), groups, strict=False)):
+        which = slice(first, None, len(groups))
+        if not any(changes[which]):
+            continue
+        drawn = _drawn(parts, len(changes[which]), group.places, values.device, offset)
+        kept = torch.tensor([not each for each in changes[which]])
+        if not stretched:  # all of a call comes nearer to the mean: how far the largest element is, nobody knows
+            near[which] = torch.tensor([1 - _SHRINKS / offset * group.places.random() for _ in kept])
+            made += _rest(flat[which], parts, spread, near[which], kept)
+        made.append(_change_of(parts.of(flat[which]), *drawn, spread, near[which], kept, stretched))
+    _apply(made)
+    if not stretched:
+        _place_extremes(flat, changes, groups[0].places, near, spread)
+
+
+class _Change(NamedTuple):
+    """Elements of some calls, a factor and what is added, which may still be on the host."""
+
+    elements: torch.Tensor
+    factor: torch.Tensor
+    offset: torch.Tensor
+
+
+def _change_of(
+    elements: torch.Tensor,
+    scale: torch.Tensor,
+    middle: torch.Tensor,
+    spread: Spread,
+    near: torch.Tensor,
+    kept: torch.Tensor,
+    stretched: bool,
+) -> _Change:
+    """Return the change of the elements in parts, (calls, runs, times, turns, elements), but of calls that are kept.
+
+    `middle`: distance of a part's middle from the mean, in deviations; `near`: how near all of a call comes to it.
+    """
+    deviation, mean, low, high = spread
+    unchanged = kept.to(scale.device).view(-1, 1, 1, 1, 1)
     if stretched:
-        _change(found.of(flat), scale, mean + middle * _STRETCH * deviation, kept)
-        return
+        offset = mean + middle * _STRETCH * deviation
+        return _Change(elements, scale.masked_fill(unchanged, 1.0), offset.masked_fill(unchanged, 0.0))
     margin = _MARGIN * (high - low)
     middle = (mean + middle * deviation).clamp(low + margin, high - margin)
-    # All of it then comes nearer to the mean: how far the largest element is from it, nobody knows.
-    near = torch.tensor([1 - _SHRINKS / offset * places.random() for _ in changes])
     here = near.to(scale.device).view(-1, 1, 1, 1, 1)
-    _change(found.of(flat), here * scale, here * (1 - scale) * middle + (1 - here) * mean, kept)
+    factor, offset = here * scale, here * (1 - scale) * middle + (1 - here) * mean
+    return _Change(elements, factor.masked_fill(unchanged, 1.0), offset.masked_fill(unchanged, 0.0))
+
+
+def _rest(flat: torch.Tensor, parts: "_Parts", spread: Spread, near: torch.Tensor, kept: torch.Tensor) -> list[_Change]:
+    """Return the changes of what lies before and after the parts of some calls, (calls, elements)."""
     nearest = _MARGIN * (1 - _WIDEST)  # of the range: what an element keeps from either end
-    outside = near * nearest * (low + high) + (1 - near) * mean
-    for rest in (flat[:, : found.start], flat[:, found.end :]):
-        if rest.numel():
-            _change(rest, (near * (1 - 2 * nearest))[:, None], outside[:, None], kept.view(-1, 1).cpu())
-    _place_extremes(flat, changes, places, near, (low, mean, high))
+    offset = near * nearest * (spread.low + spread.high) + (1 - near) * spread.mean
+    factor = (near * (1 - 2 * nearest)).masked_fill(kept, 1.0)[:, None]
+    offset = offset.masked_fill(kept, 0.0)[:, None]
+    rests = flat[:, : parts.start], flat[:, parts.end :]
+    return [_Change(rest, factor, offset) for rest in rests if rest.numel()]
+
+
+def _apply(changes: Sequence[_Change]) -> None:
+    """Multiply elements and add to them. What is on the host comes by one copy."""
+    on_host = [each for change in changes for each in change[1:] if each.device.type == "cpu"]
+    if not on_host:
+        brought = iter(())
+    else:
+        elements = changes[0].elements
+        packed = torch.cat([each.reshape(-1) for each in on_host]).to(elements.dtype)
+        brought = iter(packed.to(elements.device, non_blocking=True).split([each.numel() for each in on_host]))
+    for elements, *both in changes:
+        factor, offset = (
+            next(brought).view(each.shape) if each.device.type == "cpu" else each.to(elements.dtype) for each in both
+        )
+        elements.mul_(factor).add_(offset)
 
 
 def _place_extremes(
-    flat: torch.Tensor, changes: Sequence[bool], places: random.Random, near: torch.Tensor, values: tuple[float, ...]
+    flat: torch.Tensor, changes: Sequence[bool], places: random.Random, near: torch.Tensor, spread: Spread
 ) -> None:
-    """Have one element of each changed call be the largest by far, and one the smallest.
-
-    `values`: smallest element, mean and largest element of the input.
-    """
-    low, mean, high = values
+    """Have one element of each changed call be the largest by far, and one the smallest."""
+    _, mean, low, high = spread
     own = _MARGIN * (1 - _WIDEST) / 2 * (high - low)
+    factors = near.tolist()
     rows: list[int] = []
     columns: list[int] = []
     extremes: list[float] = []
     for call in itertools.compress(range(len(flat)), changes):
-        factor = float(near[call])
         for column, extreme in zip(
             places.sample(range(flat.shape[1]), 2),
             (low + own * places.random(), high - own * places.random()),
@@ -215,17 +275,10 @@ def _place_extremes(
         ):
             rows.append(call)
             columns.append(column)
-            extremes.append(factor * extreme + (1 - factor) * mean)
+            extremes.append(factors[call] * extreme + (1 - factors[call]) * mean)
     if rows:
         index = torch.tensor([rows, columns]).to(flat.device, non_blocking=True)
         flat[index[0], index[1]] = torch.tensor(extremes).to(flat.dtype).to(flat.device, non_blocking=True)
-
-
-def _change(elements: torch.Tensor, factor: torch.Tensor, offset: torch.Tensor, kept: torch.Tensor) -> None:
-    """Multiply elements and add to them, but for those of calls that are kept. What is on the host comes by a copy."""
-    changes = factor.masked_fill(kept, 1.0), offset.masked_fill(kept, 0.0)
-    factor, offset = (each.to(elements.dtype).to(elements.device, non_blocking=True) for each in changes)
-    elements.mul_(factor).add_(offset)
 
 
 def mix_parts(
@@ -253,7 +306,7 @@ def mix_parts(
         sides = torch.randint(2, (1, 1, parts.turns, 1), generator=generator, device=value.device).bool()
         is_larger = (order < parts.runs // 2).view(-1, 1, 1, 1) ^ sides
         with dense(again()) as second:
-            step = max(1, _AT_ONCE * parts.runs // first.numel())
+            step = max(1, AT_ONCE * parts.runs // first.numel())
             draws = (parts.of(draw.view(1, -1))[0] for draw in (first, second))
             some = (each.split(step) for each in (*draws, is_larger))
             for draw, other, larger in zip(*some, strict=True):
@@ -304,45 +357,15 @@ def with_fraction(value: torch.Tensor, extremes: tuple[float, float], fraction: 
     return (changed.add_(fixed * (1 - fraction)).clamp_(low, high) if fixed else changed).to(value.dtype)
 
 
-def make_sparse(value: torch.Tensor, generator: torch.Generator, spread: Spread) -> None:
-    """Have few elements as they are, and all others near zero or, where that is out of range, near the smallest one.
-
-    Errors of many terms of a sum cancel, those of few do not. All elements are in the range of the problem's own.
-    """
-    fixed = min(max(0.0, spread.low), spread.high)
-    faint = max(_FAINT, abs(fixed) / (_MOST_OFFSET * spread.deviation)) if fixed and spread.deviation > 0 else _FAINT
-    if faint >= 1:
-        return
-    for part in value.view(-1).split(_AT_ONCE):
-        rest = torch.rand(part.shape, generator=generator, device=value.device) >= _RARE
-        part.copy_(torch.where(rest, part * faint + fixed * (1 - faint), part))
-
-
-def add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
-    """Put one element of `factor` times the mean magnitude, or up to a quarter more, into each of 64 equal parts.
-
-    At secret places, in place. Inputs that are small or not contiguous stay as they are.
-    """
-    part = value.numel() // SPIKES
-    if part < 2 or not value.is_contiguous():
-        return
-    within = torch.randint(part, (SPIKES,), generator=generator, device=value.device)
-    places = within + part * torch.arange(SPIKES, device=value.device)
-    wide = torch.float64 if value.dtype is torch.float64 else torch.float32
-    size = torch.linalg.vector_norm(value, 1, dtype=wide) / value.numel() * factor
-    # All of them differ: which one of two that are equal comes first is not defined (topk, sort).
-    sizes = size * (1 + 0.25 * torch.rand(SPIKES, generator=generator, device=value.device, dtype=wide))
-    value.view(-1)[places] = sizes.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
-
-
 def _drawn(
-    parts: _Parts, calls: int, places: random.Random, device: torch.device, narrowest: float
+    parts: _Parts, calls: int, places: random.Random, device: torch.device, offset: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scale of each run, and the distance of the middle of each turn in it from the mean.
 
     (calls, runs, 1, 1, 1) and (calls, runs, 1, turns, 1). Few are drawn on the host: to begin an operation on a GPU
-    takes longer.
+    takes longer. `offset`: of the input's mean, beyond the usual one: parts are then less narrow.
     """
+    narrowest = min(_NARROWEST * offset, _LEAST_NARROWED)
     where = torch.device("cpu") if calls * parts.runs * parts.turns <= _FEW_ON_HOST else device
     generator = torch.Generator(where).manual_seed(places.getrandbits(62))
     scale, distance, side = torch.rand(3, calls, parts.runs, 1, 1, 1, generator=generator, device=where).unbind()

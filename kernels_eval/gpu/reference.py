@@ -19,20 +19,20 @@ from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.index_ranges import CheckedRanges
 from kernels_eval.gpu.input_kinds import InputKinds
 from kernels_eval.gpu.input_parts import (
+    Group,
     Period,
     Spread,
-    add_spikes,
     as_floats,
     dense,
     drawn_fraction,
-    drawn_period,
-    make_sparse,
+    drawn_group,
     mix_parts,
     spread_of,
     vary_parts_of_calls,
     whole_range,
     with_fraction,
 )
+from kernels_eval.gpu.large_elements import add_spikes, make_sparse
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import MixedDraws, PlainDraws
 from kernels_eval.reference.inputs import SecretSeed, copied, varied_if_constant
@@ -179,13 +179,12 @@ class GpuReference(Reference):
 
         Those that `draw_mixed` leaves as they are have parts, too. `stretched`: these are far from each other.
         """
-        places = random.Random(seed.number("places", trial))
-        period = drawn_period(places)
-        values, is_plain = self.draw_mixed(trial, seed, period)
+        group = drawn_group(seed.number("places", trial))
+        values, is_plain = self.draw_mixed(trial, seed, group.period)
         for index, value in enumerate(values):
             if is_plain[index]:
                 with dense(value.detach()) as own:
-                    self.vary_calls(index, own[None], [True], places, period, stretched)
+                    self.vary_calls(index, own[None], [True], [group], stretched)
         return values
 
     def draw_mixed(self, trial: int, seed: SecretSeed, period: Period | None) -> tuple[list[Any], list[bool]]:
@@ -215,11 +214,13 @@ class GpuReference(Reference):
         index: int,
         values: torch.Tensor,
         changes: Sequence[bool],
-        places: random.Random,
-        period: Period | None,
+        groups: Sequence[Group],
         stretched: bool = False,
     ) -> None:
-        """Give an input without a structure parts, (calls, …), in place. `changes`: calls that have them."""
+        """Give an input without a structure parts, (calls, …), in place.
+
+        `changes`: calls that have them; `groups`: those of the calls, in turn.
+        """
         step = max(1, _NARROW_AT_ONCE // max(values[0].numel(), 1)) if values.dtype.itemsize == 1 else len(values)
         for first in range(0, len(values), step):
             changed = changes[first : first + step]
@@ -228,7 +229,9 @@ class GpuReference(Reference):
             with as_floats(values[first : first + step]) as wide:
                 if index not in self._spreads and wide.numel():
                     self._spreads[index] = spread_of(wide[changed.index(True)])
-                vary_parts_of_calls(wide, changed, places, stretched, self._spreads.get(index), period)
+                turn = first % len(groups)
+                in_turn = [*groups[turn:], *groups[:turn]]
+                vary_parts_of_calls(wide, changed, in_turn, stretched, self._spreads.get(index))
 
     def _has_structure(self, seed: SecretSeed) -> bool:
         """Return whether an input is made of draws otherwise than by scaling and reshaping them."""

@@ -23,6 +23,8 @@ from kernels_eval.gpu.device.memory_rates import MemoryRates, peak_s
 from kernels_eval.verdict import MOST_KERNELS, KernelTime, Profile
 
 _MAX_RECORDS = 50_000
+_WARM_UPS = 3
+"""Profiles, at most, until one has a record: on a busy machine some have none."""
 _MAX_NAME = 2000
 _SHOWN_NAME = 200
 
@@ -76,12 +78,18 @@ class Profiler:
         self._device: Any = torch.autograd.DeviceType.CUDA  # pyright: ignore[reportPrivateImportUsage]
 
     def warm_up(self) -> None:
-        """Profile once, and note the profiler's number of the default stream."""
-        with self._profile(activities=self._activities) as profiled:
-            self._flush()
-            self._synchronize()
-        found = self._activities_of(profiled)
-        self._default_stream = found[0]["stream"] if found else -1
+        """Profile until something is seen, and note the profiler's number of the default stream.
+
+        Raises RuntimeError if nothing is: no candidate's code has run yet, and none could be told from a library.
+        """
+        for _ in range(_WARM_UPS):
+            with self._profile(activities=self._activities) as profiled:
+                self._flush()
+                self._synchronize()
+            if found := self._activities_of(profiled):
+                self._default_stream = found[0]["stream"]
+                return
+        raise RuntimeError(f"CUPTI recorded nothing of {_WARM_UPS} fills on the device")
 
     def records(self, work: Callable[[], object]) -> list[dict[str, Any]]:
         """Do the work, which must leave the device idle; returns fields of KernelRecord for each activity."""

@@ -306,13 +306,22 @@ class PreparedRound:
             return
         self.calls.complete()
         completed = time.perf_counter()
-        started, ended = self._gated() if self.request.gated else self._open()
-        self.calls.sample_at_once()
+        started, ended = self._sampled_at_end() if self.request.gated else self._open()
+        came_s = self.calls.sample_at_once()
         sampled = time.perf_counter()
         self.calls.sample()
         after_s = time.perf_counter() - sampled
         self.calls.collect()
-        self._seconds = ended - started, started - completed, after_s, sampled - ended
+        self._seconds = ended - started, started - completed, after_s, came_s - ended
+
+    def _sampled_at_end(self) -> tuple[float, float]:
+        """Do what `_gated` does, and have the device take the first samples when it tells the end."""
+        self.calls.sample_at_end()  # while the device changes to the candidate's process
+        try:
+            return self._gated()
+        except BaseException:
+            self.calls.forget_samples()
+            raise
 
     def _make_serially(self) -> None:
         """Have each call made when the one before it has ended, and a sample taken of its outputs right then."""
@@ -330,11 +339,10 @@ class PreparedRound:
             delivered = time.perf_counter()
             opened, ended = self._gated(call + 1, watch)
             seen = None if watch is None else watch.wait_until_told()
-            if watch is not None:
-                self.calls.keep_looks(watch)  # of a call that outlasts them none is left
             sampled_from = ended if seen is None else time.perf_counter()
-            self.calls.sample_call(call)
-            sampled_s = time.perf_counter() - sampled_from
+            sampled_s = self.calls.sample_call(call) - sampled_from
+            if watch is not None:  # after the sample: of a call that outlasts its looks, that is timed
+                self.calls.keep_looks(watch)
             seen_s = None if seen is None else seen - ended
             counts = self.request.gated or watch is None
             made.append(SerialCall(ended - opened, opened - delivered, sampled_s, seen_s, counts))

@@ -150,17 +150,27 @@ class SharedCalls:
         end = min((offset for offset in following if offset is not None), default=None)
         return offsets[0] - GUARD_BYTES, self._layout.outputs_from if end is None else end - GUARD_BYTES
 
-    def sample_at_once(self) -> None:
-        """Note what stands at one secret place of every call.
+    def sample_at_end(self) -> None:
+        """Have the device itself take what `sample_at_once` notes, when it tells the end."""
+        self._transport.queue_pieces(self._piece, self._distance, self.count)
+
+    def forget_samples(self) -> None:
+        """Take `sample_at_end` back: the round has failed."""
+        self._transport.forget_pieces()
+
+    def sample_at_once(self) -> float:
+        """Note what stands at one secret place of every call; returns the clock when that was here.
 
         Without a kernel: before the device changes to this process, which leaves a candidate another 0.1 ms.
         """
-        self._first_samples = self._transport.pieces(self._piece, self._distance, self.count)
+        self._first_samples, came_s = self._transport.pieces(self._piece, self._distance, self.count)
+        return came_s
 
-    def sample_call(self, call: int) -> None:
-        """Note what stands at that place of one call: of all calls in turn, instead of `sample_at_once`."""
-        sample = self._transport.pieces(self._piece + call * self._distance, self._distance, 1)
+    def sample_call(self, call: int) -> float:
+        """Do the same for one call: for all calls in turn, instead of `sample_at_once`."""
+        sample, came_s = self._transport.pieces(self._piece + call * self._distance, self._distance, 1)
         self._first_samples = torch.cat([self._first_samples, sample])
+        return came_s
 
     def watch(self, call: int) -> Watch | None:
         """Queue the inputs of one call, instead of `deliver`, and looks at its end and a secret piece of its outputs.

@@ -163,13 +163,8 @@ class CudaDriver:
         self._check("cuStreamCreate", self._library.cuStreamCreate(ctypes.byref(stream), _WAITS_FOR_NO_STREAM))
         return stream.value or 0
 
-    def copy_rows(self, host: int, device: int, distance: int, width: int, rows: int, stream: int) -> None:
-        """Copy pieces of device memory at equal distances to pinned host memory; returns when they are there."""
-        self.queue_rows(host, device, distance, width, rows, stream)
-        self.finish(stream)
-
     def queue_rows(self, host: int, device: int, distance: int, width: int, rows: int, stream: int) -> None:
-        """Queue such a copy.
+        """Queue the copy of pieces of device memory at equal distances to pinned host memory.
 
         `host`, `device`: addresses; `distance`, `width`: in bytes. The device's copy engine does it in one operation,
         also while another process computes.

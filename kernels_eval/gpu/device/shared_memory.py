@@ -15,6 +15,7 @@ file.
 
 import mmap
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.cuda_driver import CudaDriver, CudaError, DeviceRegion
 from kernels_eval.gpu.device.gate import PAGE_BYTES
+from kernels_eval.gpu.device.samples import Pieces, Samples
 from kernels_eval.gpu.device.watch import MAX_DISTANCE, PIECE_BYTES, Watch
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
 
@@ -38,7 +40,6 @@ MIN_BYTES = 2 << 20
 instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H100)."""
 _KEPT_BYTES = 256 << 20
 """Shared memory that is kept for the next problem although this one needs less."""
-_MAX_PIECES = 512
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ class IpcTransport:
         self._nbytes = 0
         self._tensor = torch.empty(0)
         self._stream = 0
-        self._pieces = torch.empty(0)
         self._staged = torch.empty(0, dtype=torch.uint8)
         self._watch: Watch | None = None
-        self._can_watch = True
+        self._samples: Samples | None = None
+        self._can_hold = True
 
     @property
     def _address(self) -> int:
@@ -173,17 +174,37 @@ class IpcTransport:
     def pull(self, nbytes: int) -> None:
         """Make what the candidate's process wrote visible here: nothing to do, the memory is the same."""
 
-    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
-        """Return what stands now in pieces at equal distances: (count, PIECE_BYTES) bytes on the host.
+    def pieces(self, offset: int, distance: int, count: int) -> Pieces:
+        """Return what stands in pieces at equal distances: now, or when the device told the end (`queue_pieces`).
 
         Without a kernel, for which the device would first have to change to this process.
         """
-        count = min(count, _MAX_PIECES) if distance <= MAX_DISTANCE else 1
-        if not self._pieces.numel():
-            self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
-        host, device = self._pieces.data_ptr(), self._address + offset
-        self._driver.copy_rows(host, device, min(distance, MAX_DISTANCE), PIECE_BYTES, count, self._own_stream())
-        return self._pieces[:count].clone()
+        samples = self._own_samples()
+        if not samples.are_queued:
+            can_reach = distance <= MAX_DISTANCE
+            samples.queue(self._address + offset, min(distance, MAX_DISTANCE), count if can_reach else 1)
+        return samples.wait(self._tell_end)
+
+    def queue_pieces(self, offset: int, distance: int, count: int) -> None:
+        """Have the next `pieces` taken when the device tells the end. Does nothing if that cannot be had."""
+        if self._can_hold and distance <= MAX_DISTANCE:
+            try:
+                self._own_samples().queue(self._address + offset, distance, count, self._head)
+            except CudaError:
+                self._can_hold = False
+
+    def forget_pieces(self) -> None:
+        """Take back what `queue_pieces` has queued: of a round that has failed no end may be told."""
+        if self._samples is not None and self._samples.are_queued:
+            self._tell_end()
+            self._samples.wait(self._tell_end)
+
+    def _own_samples(self) -> Samples:
+        self._samples = self._samples or Samples(self._driver)
+        return self._samples
+
+    def _tell_end(self) -> None:
+        self._end.fill_(1)
 
     def clear_end(self) -> None:
         """Take back the end that was told last."""
@@ -195,11 +216,11 @@ class IpcTransport:
         None where that cannot be had.
         """
         distance = HEAD_BYTES + offset
-        if self._watch is None and self._can_watch:
+        if self._watch is None and self._can_hold:
             try:
                 self._watch = Watch(self._driver)
             except CudaError:
-                self._can_watch = False
+                self._can_hold = False
         if self._watch is None or distance > MAX_DISTANCE:
             return None
         inputs = self._address + start, self._staged.data_ptr() + start, end - start
@@ -278,10 +299,17 @@ class HostTransport:
         self._tensor[:nbytes].copy_(self._staging[:nbytes])
         self._driver.synchronize()
 
-    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
-        """Return what stands now in pieces of the file at equal distances: (count, PIECE_BYTES) bytes."""
+    def pieces(self, offset: int, distance: int, count: int) -> Pieces:
+        """Return what stands now in pieces of the file at equal distances."""
         assert self._staging is not None
-        return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
+        rows = self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
+        return Pieces(rows, time.perf_counter())
+
+    def queue_pieces(self, offset: int, distance: int, count: int) -> None:
+        """Do nothing: `pieces` takes what stands in the file then."""
+
+    def forget_pieces(self) -> None:
+        """Do nothing."""
 
     def clear_end(self) -> None:
         """Do nothing: the end is not told in this memory."""

@@ -56,15 +56,20 @@ def overlapped_s(
     reference_serial_s: float | None,
     gated: bool = True,
     has_side_streams: bool = False,
+    read_s: float = math.inf,
 ) -> float:
     """Return the time of a call that overlapped with others in a round: what it takes longer alone than predicted.
 
     `reference_serial_s`: None for a reference that has no time alone; as long as in a round is predicted then.
-    `has_side_streams`: calls can overlap, and each difference counts; else what differs by noise is 0.
+    `has_side_streams`: calls can overlap, and each difference counts; else what differs by noise is 0. Fresh inputs
+    spare such a call what they spare the reference, whose bytes are the same: `read_s`, to read all of them, at most.
     """
-    excess = serial_s - alone_s(call_s, reference_s, reference_serial_s or reference_s, gated)
-    noise_s = 0.0 if has_side_streams else max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s)
-    return excess if excess > noise_s else 0.0
+    alone = reference_serial_s or reference_s
+    if has_side_streams:
+        spared_s = min(max(0.0, reference_s - alone), read_s) if gated else 0.0
+        return max(0.0, serial_s + spared_s - call_s - max(0.0, alone - reference_s))
+    excess = serial_s - alone_s(call_s, reference_s, alone, gated)
+    return excess if excess > max(_OVERLAP_NOISE_S, _OVERLAP_NOISE * call_s) else 0.0
 
 
 def sol_score(call_s: float, baseline_s: float, roof_s: float) -> float | None:

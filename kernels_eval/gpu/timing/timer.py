@@ -58,16 +58,18 @@ class Overhead:
     host_s: float
     before_s: float
     after_s: float
+    sample_s: float = 0.0
 
-    def late_s(self, made: Round, sampling_s: float) -> float:
+    def late_s(self, made: Round, more_s: float) -> float:
         """Return by how much the device changed between processes, or was sampled, later than usual in a round.
 
-        A candidate may be at work then, before or after the time that is measured: it counts. `sampling_s`: what the
-        first samples take without a candidate.
+        A candidate may be at work then, before or after the time that is measured: it counts. `more_s`: what the first
+        samples take longer than those of one call, without a candidate.
         """
         before_s = made.before_s - self.before_s - _SLACK_BEFORE_S
         after_s = made.after_s - self.after_s - _SLACK_AFTER_S
-        return max(0.0, before_s) + max(0.0, after_s) + max(0.0, made.sample_s - sampling_s - _SLACK_SAMPLE_S)
+        sample_s = made.sample_s - self.sample_s - more_s - _SLACK_SAMPLE_S
+        return max(0.0, before_s) + max(0.0, after_s) + max(0.0, sample_s)
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,11 @@ class SerialOverhead:
     def call_s(self, made: SerialCall) -> float:
         """Return the seconds of a call one by one, with the time for which it was kept from starting or being sampled.
 
-        Its inputs are there from the beginning of the wait on, and a candidate can put off what is waited for.
+        Its inputs are there from the beginning of the wait on, and a candidate can put off what is waited for. Where a
+        look has found the end told, its time says when the outputs were read (`unseen_s`).
         """
         waited_s = made.waited_s - _USUAL_WAIT * self.waited_s
-        sampled_s = made.sampled_s - self.sampled_s - _SLACK_SAMPLE_S
+        sampled_s = made.sampled_s - self.sampled_s - _SLACK_SAMPLE_S if made.seen_s is None else 0.0
         return made.spent_s - self.spent_s + max(0.0, waited_s) + max(0.0, sampled_s)
 
     def unseen_s(self, calls: Sequence[SerialCall]) -> float:
@@ -114,6 +117,7 @@ def overhead_of(rounds: Sequence[Round]) -> Overhead:
         host_s=median(made.host_s for made in rounds),
         before_s=median(made.before_s for made in rounds),
         after_s=median(made.after_s for made in rounds),
+        sample_s=median(made.sample_s for made in rounds),
     )
 
 
@@ -165,6 +169,11 @@ class Measured:
     least_serial_s: float | None = None
     """The least of all rounds of such calls: one is made again if they seem to have overlapped before."""
 
+    @property
+    def alone_s(self) -> float | None:
+        """Seconds of a call alone, as far as it is known."""
+        return self.least_serial_s or self.serial_s
+
 
 @dataclass(frozen=True)
 class TimingPlan:
@@ -189,8 +198,10 @@ class TimingPlan:
     """The same of a round whose calls are made one by one."""
     serial_calls: int = 0
     """Calls of that round; 0: there is none."""
-    late_s: Callable[[float, float, bool], float] = lambda call_s, serial_s, gated: 0.0
-    """Returns by how much a call alone takes longer than one in a round says, but for noise (`overlapped_s`)."""
+    late_s: Callable[[float, float, float, bool], float] = lambda call_s, serial_s, reference_s, gated: 0.0
+    """Returns by how much a call alone takes longer than one in a round says, but for noise (`overlapped_s`).
+
+    Of a call's time in a round and alone, the reference's in a round, and whether the rounds are gated."""
     sampling_s: Callable[[int], float] = lambda calls: 0.0
     """Returns what the first samples of so many calls take without a candidate."""
     some: Callable[[int], int] = fewer
@@ -253,17 +264,17 @@ class Timer:
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
                 break
-        found = estimate(candidate)
+        found, beside = estimate(candidate), estimate(reference)
         return Measured(
             candidate=found,
-            reference=estimate(reference),
+            reference=beside,
             second=estimate(second) if second else None,
             rounds=len(candidate),
             calls=count,
             is_gated=gated,
             serial_s=serial_s,
             told_serial_s=told_serial_s,
-            least_serial_s=None if serial_s is None else self._least_serial_s(serial_s, found.seconds, gated),
+            least_serial_s=None if serial_s is None else self._least_serial_s(serial_s, found, beside, gated),
         )
 
     def _profile(self, gated: bool, count: int) -> None:
@@ -287,13 +298,13 @@ class Timer:
         told_s = median(call.spent_s for call in counted) - overhead.spent_s
         return median(overhead.call_s(call) for call in counted) + overhead.unseen_s(made.serial), told_s
 
-    def _least_serial_s(self, serial_s: float, call_s: float, gated: bool) -> float:
+    def _least_serial_s(self, serial_s: float, call: Estimate, reference: Estimate, gated: bool) -> float:
         """Make calls one by one again while they seem to have overlapped before; returns the least seconds of one.
 
         A disturbance makes them longer, never shorter: of 190 honest verdicts on an H200 44 had too long ones.
         """
         for _ in range(_SERIAL_ROUNDS - 1):
-            if not self.plan.late_s(call_s, serial_s, gated):
+            if not self.plan.late_s(call.seconds, serial_s, reference.seconds, gated):
                 break
             with contextlib.suppress(UnreliableTimingError):  # what is known already stands
                 serial_s = min(serial_s, self._serial_s(gated)[0])
@@ -365,7 +376,7 @@ class Timer:
         if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
             raise UnreliableTimingError(ErrorCategory.CLOCK_DISAGREEMENT, message)
-        late_s = overhead.late_s(made, self.plan.sampling_s(calls.count))
+        late_s = overhead.late_s(made, self.plan.sampling_s(calls.count) - self.plan.sampling_s(1))
         return (made.host_s - overhead.host_s + late_s) / calls.count
 
     def _overhead(self, gated: bool) -> Overhead:

@@ -258,7 +258,7 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block:
     monkeypatch.setattr("kernels_eval.correctness.tolerance.NARROW_BLOCK", block)
     monkeypatch.setattr("kernels_eval.correctness.magnitudes.BLOCK", block)
     monkeypatch.setattr("kernels_eval.correctness.magnitudes.NARROW_BLOCK", block)
-    monkeypatch.setattr("kernels_eval.correctness.small_pieces.BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.small_pieces.NARROW_BLOCK", block)
     found = compare(actual, oracle, oracle.float(), "output")
     narrow = compare(actual, oracle.float(), oracle.float(), "output")
     assert narrow.message == whole.message

@@ -118,7 +118,7 @@ def test_what_is_taken_off_is_measured_before_the_candidate_is_loaded(monkeypatc
     state.transport.mapping = dict
     state.lock.alone = nullcontext
     state.reference_timer = SimpleNamespace(call_s=lambda *_: 1e-5, serial_s=lambda *_: 1e-5)
-    sets: Any = SimpleNamespace(most_calls=4, serial_calls=4, set_bytes=MIB, draw_ahead=lambda trials: None)
+    sets: Any = SimpleNamespace(most_calls=4, serial_calls=lambda: 4, set_bytes=MIB, draw_ahead=lambda trials: None)
     sets.timed = lambda count: SimpleNamespace(sets=[[]] * count)
     sets.small = lambda: done.append("small")
     sets.sampling_s = lambda: (done.append("sampling"), ((4, 2e-5),))[1]

@@ -14,7 +14,7 @@ from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import nothing
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.shared_memory import HostTransport
-from kernels_eval.gpu.input_parts import drawn_period, spread_of, vary_parts, vary_parts_of_calls
+from kernels_eval.gpu.input_parts import drawn_group, spread_of, vary_parts, vary_parts_of_calls
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.reference.inputs import SecretSeed
 
@@ -153,13 +153,13 @@ def test_a_spread_of_an_earlier_draw_serves_another() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_calls_that_share_the_places_of_parts_have_other_means(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_calls_that_share_the_places_of_parts_have_other_means(groups: int, dtype: torch.dtype) -> None:
     for seed in range(8):
         values = torch.rand(6, BLOCKS, BLOCK, generator=torch.Generator().manual_seed(seed)).to(dtype)
         before = values.clone()
         changes = [True, True, False, True, False, True]
-        places = random.Random(seed)
-        vary_parts_of_calls(values, changes, places, period=drawn_period(places))
+        vary_parts_of_calls(values, changes, [drawn_group(seed + group) for group in range(groups)])
         for call, changed in enumerate(changes):
             assert torch.equal(values[call], before[call]) is not changed
         assert before.min() <= values.min()
@@ -167,7 +167,8 @@ def test_calls_that_share_the_places_of_parts_have_other_means(dtype: torch.dtyp
         means = values[changes].float().view(4, 64, -1).mean(dim=2)
         assert all((one - other).abs().max() > 0.05 for one, other in itertools.combinations(means, 2))
         extremes = values[changes].flatten(1).aminmax(dim=1)
-        assert len(set(extremes.min.tolist())) == len(set(extremes.max.tolist())) == 4
+        kept = {len(set(found.tolist())) for found in (extremes.min, extremes.max)}
+        assert min(kept) >= (4 if dtype is torch.float32 else 3), "of eight bits two may be equal by chance"
 
 
 def test_small_inputs_stay_as_they_are() -> None:

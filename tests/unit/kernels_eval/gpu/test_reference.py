@@ -15,8 +15,10 @@ from kernels_eval.gpu import reference
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import nothing
 from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.samples import Pieces
 from kernels_eval.gpu.device.shared_memory import HostTransport
-from kernels_eval.gpu.input_parts import SPIKES
+from kernels_eval.gpu.input_parts import Group
+from kernels_eval.gpu.large_elements import SPIKES
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.timing.statistics import Estimate
 from kernels_eval.gpu.worker_state import Quiet
@@ -122,7 +124,7 @@ def test_parts_of_calls_have_the_spread_of_one_that_is_changed(dtype: torch.dtyp
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
     values = torch.rand(3, 2, 4096).to(dtype)
     values[0] = torch.zeros(2, 4096).to(dtype)
-    made.vary_calls(0, values, [False, True, True], random.Random(1), None)
+    made.vary_calls(0, values, [False, True, True], [Group(random.Random(1), None)])
     assert not bool(values[0].float().any())
     assert all(0.3 < float(value.float().mean()) < 0.7 for value in values[1:])
     assert all(float(value.float().std()) > 0.1 for value in values[1:])
@@ -475,11 +477,15 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
     assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]
 
 
-@pytest.mark.parametrize(("mib", "calls"), [(1, 32), (16, 16), (32, 8), (33, 7), (64, 4), (65, 0)])
-def test_calls_with_large_inputs_are_not_made_one_by_one(mib: int, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("mib", "calls", "on_several_streams"),
+    [(1, 32, 32), (16, 16, 32), (32, 8, 32), (33, 7, 31), (64, 4, 16), (65, 0, 15), (256, 0, 4), (257, 0, 0)],
+)
+def test_calls_with_large_inputs_are_not_made_one_by_one(mib: int, calls: int, on_several_streams: int) -> None:
     made: Any = SimpleNamespace(input_bytes=mib << 20)
     unused: Any = None
-    assert CallSets(made, SEED, unused, 12 << 30, nothing).serial_calls == calls
+    sets = CallSets(made, SEED, unused, 12 << 30, nothing)
+    assert (sets.serial_calls(), sets.serial_calls(has_side_streams=True)) == (calls, on_several_streams)
 
 
 class SlowCopies(HostTransport):
@@ -489,11 +495,11 @@ class SlowCopies(HostTransport):
         super().__init__(driver, descriptor)
         self.now, self.last = 0.0, (0, 0)
 
-    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
-        found = super().pieces(offset, distance, count)
+    def pieces(self, offset: int, distance: int, count: int) -> Pieces:
+        found = super().pieces(offset, distance, count).rows
         self.now += 1e-6 * count if self.now else 1.0
         self.last = offset + (count - 1) * distance, found.numel()
-        return found
+        return Pieces(found, self.now)
 
 
 @pytest.mark.parametrize("most", [1, 5, 8])

@@ -156,6 +156,38 @@ def test_a_candidate_that_asks_for_the_profiler_learns_nothing() -> None:
     subprocess.run([sys.executable, "-c", PROFILED], check=True)
 
 
+WARMED = """
+import contextlib, sys
+from types import SimpleNamespace
+import torch
+from kernels_eval.gpu.candidate.profiling import Profiler
+
+torch.cuda.synchronize = lambda: None
+empty, fills = int(sys.argv[1]), []
+cuda = torch.autograd.DeviceType.CUDA
+fill = SimpleNamespace(
+    device_type=lambda: cuda, name=lambda: "fill", start_ns=lambda: 5, duration_ns=lambda: 1, device_resource_id=lambda: 7
+)
+
+@contextlib.contextmanager
+def profile(activities):
+    yield SimpleNamespace(
+        profiler=SimpleNamespace(kineto_results=SimpleNamespace(events=lambda: [fill] if len(fills) > empty else []))
+    )
+
+profiler = Profiler(lambda: fills.append(1))
+profiler._profile = profile
+profiler.warm_up()
+print(len(fills), profiler._default_stream)
+"""
+
+
+@pytest.mark.parametrize(("empty", "told"), [(0, "1 7"), (2, "3 7"), (3, "RuntimeError: CUPTI recorded nothing of 3")])
+def test_a_profiler_that_records_nothing_is_tried_again_before_a_candidate_runs(empty: int, told: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WARMED, str(empty)], capture_output=True, text=True)
+    assert told in (done.stdout or done.stderr)
+
+
 NAMES = ["row_softmax", "sm80_xmma_gemm", "Memcpy DtoD (Device -> Device)", "void at::native::sum(float*)"]
 records = st.lists(st.builds(record, st.sampled_from(NAMES), st.integers(0, 10**6), st.integers(0, 2)), max_size=20)
 

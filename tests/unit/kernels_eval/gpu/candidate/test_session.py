@@ -94,10 +94,10 @@ def session_with(candidate: Candidate, page: GatePage, monkeypatch: pytest.Monke
 
 
 def noted(done: list[str]) -> Any:
-    names = ("publish", "complete", "sample_at_once", "sample", "collect", "stage")
-    steps: dict[str, Any] = {name: (lambda name=name: done.append(name)) for name in names}
+    names = ("publish", "complete", "sample_at_end", "sample_at_once", "sample", "collect", "stage", "forget_samples")
+    steps: dict[str, Any] = {name: (lambda name=name: done.append(name) or time.perf_counter()) for name in names}
     for name in ("deliver", "sample_call"):
-        steps[name] = lambda call, name=name: done.append(f"{name} {call}")
+        steps[name] = lambda call, name=name: done.append(f"{name} {call}") or time.perf_counter()
     return SimpleNamespace(nbytes=1, count=3, requests=list, watch=lambda call: None, **steps)
 
 
@@ -115,11 +115,24 @@ def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_bef
     prepared = session.prepare(noted(done), RoundRequest(gated=True, held=True), 1.0)
     assert done == []
     prepared.make()
-    assert done == ["admit", "complete", "open 1", "sample_at_once", "sample", "collect"]
+    assert done == ["admit", "complete", "sample_at_end", "open 1", "sample_at_once", "sample", "collect"]
     assert len(answers) == 2
     made = prepared.answered()
     assert len(made.answer.calls) == 1
     assert not made.gave_up
+
+
+def test_a_round_that_fails_leaves_no_sample_to_wait_for(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device tells no end then, and what waits for one would hold the worker up for ever."""
+    done: list[str] = []
+    failure = {"kind": "failed", "status": "runtime_error", "category": "exception", "message": "ValueError: 3"}
+    session = session_with(Candidate([{"kind": "prepared"}, failure]), page, monkeypatch)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(page, "wait_for_end", lambda *_: None)
+    prepared = session.prepare(noted(done), RoundRequest(gated=True), 1.0)
+    with pytest.raises(CandidateFailedError, match="ValueError"):
+        prepared.make()
+    assert done[-1] == "forget_samples"
 
 
 def test_in_a_serial_round_the_inputs_of_a_call_arrive_when_the_one_before_it_has_ended(
@@ -230,7 +243,7 @@ def test_in_a_serial_round_a_gate_that_is_put_off_is_waited_for_from_the_arrival
     device = CandidatesDevice(page, put_off_s)
     calls = noted([])
     calls.deliver = lambda call: device.delivered[call].set()
-    calls.sample_call = lambda call: time.sleep(0.01)
+    calls.sample_call = lambda call: time.sleep(0.01) or time.perf_counter()
     prepared = session.prepare(calls, RoundRequest(gated=True, serial=True), 30.0)
     device.start()
     prepared.make()
@@ -240,6 +253,35 @@ def test_in_a_serial_round_a_gate_that_is_put_off_is_waited_for_from_the_arrival
     assert all(call.sampled_s >= 0.01 for call in made)
 
 
+class OutlastedWatch:
+    """Looks that were all made before a call ended."""
+
+    def begin(self) -> None: ...
+
+    def follow(self) -> None: ...
+
+    def wait_until_told(self) -> float | None:
+        return None
+
+
+def test_the_sample_of_a_call_that_outlasts_its_looks_is_taken_at_its_end(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge's work with the looks is no time of the call: of one of 0.13 ms it counted as 0.1."""
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers), page, monkeypatch)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(GatePage, "ended", 3)
+    calls = noted(done := [])
+    calls.watch = lambda call: OutlastedWatch()
+    calls.keep_looks = lambda watch: done.append("keep_looks")
+    prepared = session.prepare(calls, RoundRequest(gated=True, serial=True), 1.0)
+    prepared.make()
+    assert [step for step in done if "sample_call" in step or step == "keep_looks"] == [
+        step for call in range(3) for step in (f"sample_call {call}", "keep_looks")
+    ]
+
+
 def test_a_slow_copy_engine_is_seen_in_the_samples_of_a_round(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow it is for whatever the judge reads: nothing is taken off that was measured beside a candidate."""
     answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
@@ -247,7 +289,7 @@ def test_a_slow_copy_engine_is_seen_in_the_samples_of_a_round(page: GatePage, mo
     monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
     monkeypatch.setattr(GatePage, "ended", 3)
     calls = noted([])
-    calls.sample_at_once = calls.sampling_s = lambda: time.sleep(0.02) or 0.02
+    calls.sample_at_once = lambda: time.sleep(0.02) or time.perf_counter()
     prepared = session.prepare(calls, RoundRequest(gated=True, held=True), 1.0)
     prepared.make()
     assert prepared.answered().sample_s >= 0.02

@@ -52,7 +52,7 @@ class Struct(ctypes.Structure):
 def test_rows_are_copied_by_one_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = OldLibrary()
     monkeypatch.setattr("kernels_eval.gpu.device.cuda_driver.ctypes.CDLL", lambda _: library)
-    CudaDriver().copy_rows(host=1000, device=2000, distance=512, width=64, rows=7, stream=5)
+    CudaDriver().queue_rows(host=1000, device=2000, distance=512, width=64, rows=7, stream=5)
     reference, stream = library.cuMemcpy2DAsync_v2.given
     copy = ctypes.cast(reference, ctypes.POINTER(Struct)).contents
     assert stream == 5

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.cuda_driver import CudaError
+from kernels_eval.gpu.device.samples import Pieces
 from kernels_eval.gpu.device.shared_memory import (
     ALIGNMENT,
     GUARD_BYTES,
@@ -26,6 +28,7 @@ from kernels_eval.gpu.device.shared_memory import (
     view,
 )
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
+from tests.doubles.copy_engine import CopyEngine
 
 forms = st.builds(
     TensorForm,
@@ -271,6 +274,42 @@ def test_what_is_written_before_the_inputs_arrive_is_lost(monkeypatch: pytest.Mo
     assert all(bool(calls.output(call, 0, FORM).isnan().all()) for call in range(calls.count))
 
 
+def test_samples_are_those_of_the_end_that_the_device_tells(
+    engine: CopyEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = engine
+    transport = IpcTransport(driver)
+    whole = torch.zeros(HEAD_BYTES + 4096, dtype=torch.uint8)
+    transport._head, transport._tensor = whole.data_ptr(), whole[HEAD_BYTES:]
+    transport._end = whole[:4].view(torch.int32)
+
+    def queued() -> None:
+        transport.clear_end()
+        transport.queue_pieces(512, 1024, 2)
+
+    queued()
+    whole[HEAD_BYTES:].fill_(3)
+    transport._end.fill_(1)
+    engine.work.join()
+    whole[HEAD_BYTES:].fill_(4)
+    assert transport.pieces(512, 1024, 2).rows.unique().tolist() == [3]
+    assert transport.pieces(512, 1024, 2).rows.unique().tolist() == [4], "of none that was queued: as it is now"
+    queued()
+    transport.forget_pieces()
+    engine.work.join()
+    whole[HEAD_BYTES:].fill_(5)
+    assert transport.pieces(512, 1024, 2).rows.unique().tolist() == [5], "what a failed round has left is gone"
+
+    def refused(word: int, value: int, stream: int) -> None:
+        raise CudaError("cuStreamWaitValue32: CUDA_ERROR_NOT_SUPPORTED")
+
+    monkeypatch.setattr(engine, "hold_until", refused)
+    queued()
+    whole[HEAD_BYTES:].fill_(6)
+    assert transport.pieces(512, 1024, 2).rows.unique().tolist() == [6]
+
+
 class Looks:
     """A watch that has seen these pieces once the end was told."""
 
@@ -288,7 +327,7 @@ def test_a_look_after_the_end_that_saw_something_else_than_the_output_shows(
     monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
     driver: Any = CopyingDriver()
     transport = IpcTransport(driver)
-    monkeypatch.setattr(transport, "pieces", lambda offset, distance, count: rows(1.5, count))
+    monkeypatch.setattr(transport, "pieces", lambda offset, distance, count: Pieces(rows(1.5, count), 0.0))
     layout = lay_out([form_of(torch.ones(3))], [LARGE_FORM.nbytes], 3)
     transport._tensor = torch.zeros(layout.nbytes, dtype=torch.uint8)
     calls = SharedCalls(transport, layout, [[torch.ones(3)]] * 3, [LARGE_FORM])

@@ -106,6 +106,21 @@ def test_on_several_streams_each_difference_is_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reference_serial_s", "read_s", "late_s"),
+    [
+        (1.45e-4, 2e-5, 1e-5),  # fresh inputs spare both 5 µs
+        (1.2e-4, 2e-5, 2.5e-5),  # no more than it takes to read them
+        (1.6e-4, 2e-5, 0.0),  # a call alone takes 10 µs longer
+    ],
+)
+def test_fresh_inputs_spare_calls_on_several_streams_what_they_spare_the_reference(
+    reference_serial_s: float, read_s: float, late_s: float
+) -> None:
+    found = overlapped_s(4.7e-5, 5.2e-5, 1.5e-4, reference_serial_s, has_side_streams=True, read_s=read_s)
+    assert found == pytest.approx(late_s)
+
+
+@pytest.mark.parametrize(
     ("serial_s", "reference_serial_s", "late_s"),
     [
         (6.2e-5, 4.5e-6, 0.0),  # fresh inputs spare the host nothing

@@ -134,7 +134,7 @@ def test_calls_that_seem_to_overlap_are_made_one_by_one_again(rounds_s: list[flo
         return replace(answer, serial=(SerialCall(next(left)),) * 3) if request.serial else answer
 
     late = changed(
-        serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s, _: max(0.0, serial_s - 1.2 * call_s)
+        serial_calls=24, serial_round=2, late_s=lambda call_s, serial_s, *_: max(0.0, serial_s - 1.2 * call_s)
     )
     found = measure(run, late)
     assert (found.serial_s, found.least_serial_s) == (pytest.approx(rounds_s[0]), pytest.approx(least_s))
@@ -160,6 +160,12 @@ def test_the_time_for_which_a_call_alone_was_kept_from_starting_or_being_sampled
 ) -> None:
     found = serial_overhead_of(EMPTY).call_s(SerialCall(1.3e-5, waited_s, sampled_s))
     assert found == pytest.approx(counted_s)
+
+
+def test_the_sample_of_a_call_whose_end_a_look_has_found_does_not_count() -> None:
+    """The look has read the outputs long before it."""
+    found = serial_overhead_of(EMPTY).call_s(SerialCall(1.3e-5, 7e-6, 9e-5, seen_s=2e-6))
+    assert found == pytest.approx(1e-5)
 
 
 def looked_at(seen_us: list[float | None]) -> list[SerialCall]:
@@ -343,12 +349,13 @@ def test_a_device_that_changed_later_than_usual_was_at_work(change: tuple[float,
 
 @pytest.mark.parametrize(("sample_s", "late_s"), [(5e-5, 0.0), (7e-5, 0.0), (4.7e-4, 4e-4)])
 def test_samples_that_came_later_than_without_a_candidate_left_it_time(sample_s: float, late_s: float) -> None:
-    """The usual time is that of as many calls: 20 of them are sampled."""
+    """The usual time is that of a round without calls, and what 20 of them take longer than one."""
 
     def run(made: Any, request: RoundRequest) -> Round:
         return replace(honest(1e-4)(made, request), sample_s=sample_s)
 
-    found = measure(run, changed(sampling_s=lambda calls: 2.5e-6 * calls))
+    overheads = Overheads(replace(GATED, sample_s=1.2e-5), OPEN)
+    found = measure(run, changed(sampling_s=lambda calls: 2e-6 * calls, overheads=overheads))
     assert found.candidate.seconds == pytest.approx(1e-4 + late_s / 20)
 
 

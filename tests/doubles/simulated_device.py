@@ -5,7 +5,7 @@ the clock. Simulated are the driver, the profiler (the interpreter's launches) a
 gate, which needs a queue. Run as a program (`python simulated_device.py`): one JSON request a line on standard input
 (`problem`, `kernel`, `config`, `overhead_s` to replace the time of a round without calls, and `has_seconds`), one JSON
 verdict a line on standard output, and another line with its seconds if they are asked for. With the number of a socket
-as an argument: a judge's worker on it.
+as an argument: a judge's worker on it. Its folder, with the device's lock, is TMPDIR, if set, or one of its own.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,6 +145,13 @@ def main() -> None:
         worker.Grader = HostOnly
         worker.serve_worker(socket.socket(fileno=int(sys.argv[1])))
         return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TMPDIR", folder)
+        serve_lines()
+
+
+def serve_lines() -> None:
+    """Judge what comes on standard input."""
     host_only = new_grader()
     for line in sys.stdin:
         request = json.loads(line)

@@ -18,6 +18,8 @@ _EMPTY_ROUNDS = 5
 _ATTEMPTS = 2
 """Times that a reference's gate gives up, after 2 s each, until it is timed without: the first may have been by chance.
 It waits for the device itself (`.item()`), or for memory of tensors so large that nothing is gained by a gate."""
+_MOST_LAUNCHES = 2 * QUEUE
+"""Of one call, by an upper bound that few references come near. If a stream's queue is full, the gate gives up."""
 
 
 def ignored(_: list[Any]) -> None:
@@ -80,7 +82,7 @@ class ReferenceTimer:
 
     def _gate_for(self, forward: Any, launches: int) -> Gate | None:
         """Return the gate, if the reference's calls can be launched behind one."""
-        return self._gate if launches <= QUEUE and self._gave_up.get(forward, 0) < _ATTEMPTS else None
+        return self._gate if launches <= _MOST_LAUNCHES and self._gave_up.get(forward, 0) < _ATTEMPTS else None
 
     @staticmethod
     def _warm_up(forward: Any, sets: Sequence[list[Any]], changes_inputs: bool) -> None:

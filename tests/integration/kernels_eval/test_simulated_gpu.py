@@ -429,9 +429,9 @@ def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
     assert (tmp_path / "device.lock").exists()
 
 
-def test_the_phases_of_a_verdict_are_its_time(tmp_path: Path) -> None:
+def test_the_phases_of_a_verdict_are_its_time() -> None:
     """A wrong kernel's too: its first call, in which it is compiled, counts as that."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
     kernels = (ROW_KERNEL, ROW_KERNEL.replace("x * 2.0", "x * 2.1"))
     requests = [

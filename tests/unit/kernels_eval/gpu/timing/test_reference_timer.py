@@ -56,6 +56,24 @@ def test_the_reference_is_timed_in_parts_that_fit_into_a_queue(monkeypatch: pyte
     assert clock.longest_queue <= QUEUE
 
 
+@pytest.mark.parametrize(("launches", "gates"), [(QUEUE, 4), (QUEUE + 1, 4), (2 * QUEUE, 4), (2 * QUEUE + 1, 0)])
+def test_a_call_that_may_fill_the_queue_has_a_gate_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, launches: int, gates: int
+) -> None:
+    """`launches` is a bound: of 160 operators with few kernels each the host's time would count else."""
+    clock = Clock()
+    monkeypatch.setattr("kernels_eval.gpu.timing.reference_timer.time.perf_counter", lambda: clock.now)
+    page = SimpleNamespace(
+        wait_until_seen=lambda: None, open=lambda: None, wait_for_end=clock.wait_for_end, gave_up=False
+    )
+    opened: list[int] = []
+    gate: Any = SimpleNamespace(page=page, close=lambda: None, end=lambda: opened.append(clock.launched))
+    driver: Any = clock
+    found = ReferenceTimer(driver, gate).call_s(clock.call, [[]] * 4, launches=launches, changes_inputs=False)
+    assert found == pytest.approx(REFERENCE_S, rel=1e-6)
+    assert len([launched for launched in opened if launched]) == gates
+
+
 class WaitingModel(torch.nn.Module):
     """A reference that waits for the device in each call, which opens a gate after two seconds."""
 

@@ -34,7 +34,9 @@ _SERIAL_CALLS, _FEWEST_SERIAL = 32, 4
 _STAGED_BYTES, _MOST_STAGED_BYTES = 256 << 20, 1 << 30
 """Pinned host memory for inputs of calls that are made one by one; the second one for calls on several streams.
 
-Those with larger inputs gain less by overlapping."""
+With the guards it is a little less: PyTorch takes the next power of two. Calls with larger inputs gain less by
+overlapping."""
+_GUARDED_BYTES = 1 << 20
 _SAMPLINGS = 5
 _FURTHER = 6
 """Sets of a round of trials beside these, at most: the first one again, and one of each further kind."""
@@ -299,7 +301,7 @@ class CallSets:
 
     def serial_calls(self, has_side_streams: bool = False) -> int:
         """Return the number of calls of a round that are made one by one; 0 if the inputs are too large for that."""
-        staged = _MOST_STAGED_BYTES if has_side_streams else _STAGED_BYTES
+        staged = _MOST_STAGED_BYTES - _GUARDED_BYTES if has_side_streams else _STAGED_BYTES
         fitting = min(_SERIAL_CALLS, self.most_calls, staged // max(self._reference.input_bytes, 1))
         return fitting if fitting >= _FEWEST_SERIAL else 0
 

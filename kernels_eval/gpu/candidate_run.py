@@ -45,7 +45,7 @@ from kernels_eval.gpu.round_checks import (
 )
 from kernels_eval.gpu.timed_rounds import TimedRounds
 from kernels_eval.gpu.timing.phases import Phase
-from kernels_eval.gpu.timing.statistics import overlapped_s, sol_score
+from kernels_eval.gpu.timing.statistics import beside_candidate, overlapped_s, sol_score
 from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan, UnreliableTimingError
 from kernels_eval.gpu.worker_state import Quiet, WorkerState
 from kernels_eval.inspection.efficiency import measured_efficiency
@@ -307,15 +307,15 @@ class CandidateRun:
     def _late_s(self, call_s: float, serial_s: float, beside_s: float, gated: bool) -> float:
         """Return by how much a call alone takes longer than one in a round says, by the reference's two times.
 
-        `beside_s`: the reference's in these rounds, which by its tensors' places may be shorter than without them.
-        Where the reference has no time alone, `check_profiled_time` sees calls that overlap on one stream.
+        `beside_s`: the reference's in these rounds. Where it has no time alone, `check_profiled_time` sees calls that
+        overlap on one stream.
         """
-        reference_s, reference_serial_s = min(self._quiet.call.seconds, beside_s), self._quiet.serial_s
+        reference = beside_candidate(self._quiet.call.seconds, self._quiet.serial_s, beside_s)
         several = self._profiled.uses_side_streams
-        if reference_serial_s is None and gated and not several:
+        if reference[1] is None and gated and not several:
             return 0.0
         read_s = self._state.facts.roof_s(self._reference.input_bytes, 0)
-        return overlapped_s(call_s, serial_s, reference_s, reference_serial_s, gated, several, read_s)
+        return overlapped_s(call_s, serial_s, *reference, gated, several, read_s)
 
     def check_profiled_time(self) -> None:
         """Compare the time of a call with that of its kernels in a profile; on several streams kernels run at once."""

@@ -17,6 +17,8 @@ class CopyEngine(threading.Thread):
         self.work: queue.Queue[Callable[[], object] | None] = queue.Queue()
         self.before_look: Callable[[int], object] = lambda look: None
         self.looks = 0
+        self.is_given_up = False
+        """Nothing is held any longer: at the end of a test that failed."""
         self.calls: list[Any] = []
         """Whose memory the copies need until they are done."""
 
@@ -35,7 +37,7 @@ class CopyEngine(threading.Thread):
         there = ctypes.c_uint32.from_address(word)
 
         def hold() -> None:
-            while there.value < value:
+            while there.value < value and not self.is_given_up:
                 time.sleep(1e-4)
             self.looks = 0
 

@@ -109,6 +109,8 @@ class SerialCall:
     left then, or none was made."""
     counts: bool = True
     """Its time counts. Looks keep the copy engine from host code that waits: with them it does not."""
+    is_told: bool = False
+    """A look has found the end told, and read the outputs then. `seen_s` may also be that of the last look."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +347,8 @@ class PreparedRound:
                 self.calls.keep_looks(watch)
             seen_s = None if seen is None else seen - ended
             counts = self.request.gated or watch is None
-            made.append(SerialCall(ended - opened, opened - delivered, sampled_s, seen_s, counts))
+            is_told = watch is not None and watch.is_told
+            made.append(SerialCall(ended - opened, opened - delivered, sampled_s, seen_s, counts, is_told))
         self.calls.sample()
         self.calls.collect()
         self._serial = tuple(made)

@@ -39,6 +39,7 @@ class Samples:
         self._words = (ctypes.c_uint64 * (MAX_PIECES * PIECE_BYTES // 8)).from_address(self._rows.data_ptr())
         self._count = 0
         """Pieces that are queued; 0: none."""
+        self._is_held = False
         self._mark = 0
         """Stands where the last piece has yet to come."""
 
@@ -50,9 +51,10 @@ class Samples:
         count = min(count, MAX_PIECES)
         if word is not None:
             self._driver.hold_until(word, 1, self._stream)
-        self._count, self._mark = count, _RANDOM.getrandbits(64)
-        self._words[self._last] = self._mark
+        self._mark = _RANDOM.getrandbits(64)
+        self._words[_last(count)] = self._mark
         self._driver.queue_rows(self._rows.data_ptr(), device, distance, PIECE_BYTES, count, self._stream)
+        self._count, self._is_held = count, word is not None
 
     @property
     def are_queued(self) -> bool:
@@ -60,18 +62,24 @@ class Samples:
         return self._count > 0
 
     def wait(self, tell: Callable[[], object]) -> Pieces:
-        """Wait until all have come. `tell`: sets the word, which a candidate may have kept from being set."""
+        """Wait until all have come.
+
+        `tell`: sets the word, which a candidate may keep from being set. It is called again and again, since a
+        candidate can take the word back as long as it lives: its time limit ends that.
+        """
         deadline = time.perf_counter() + _PATIENCE_S
-        while self._words[self._last] == self._mark:
+        while self._words[_last(self._count)] == self._mark:
             if time.perf_counter() > deadline:
+                if not self._is_held:
+                    break  # `finish` waits, and raises if the device has failed
                 tell()
-                break
+                deadline = time.perf_counter() + _PATIENCE_S
         came_s = time.perf_counter()
         self._driver.finish(self._stream)
         count, self._count = self._count, 0
         return Pieces(self._rows[:count].clone(), came_s)
 
-    @property
-    def _last(self) -> int:
-        """Place of the first word of the last piece."""
-        return (self._count - 1) * PIECE_BYTES // 8
+
+def _last(count: int) -> int:
+    """Return the place of the first word of the last of so many pieces."""
+    return (count - 1) * PIECE_BYTES // 8

@@ -94,6 +94,12 @@ class Watch:
                 self._place += _LOOK
         return time.perf_counter()
 
+    @property
+    def is_told(self) -> bool:
+        """True if a look has found the end told; False where none has yet, or none is left."""
+        found = self._words[self._place] if self._place < len(self._words) else self._mark
+        return found != self._mark and found >= self._group
+
     def pieces_after_end(self) -> torch.Tensor:
         """Return what each look saw of the outputs that found the end told: (looks, PIECE_BYTES) bytes."""
         self._driver.finish(self._stream)

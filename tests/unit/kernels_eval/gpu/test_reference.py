@@ -130,6 +130,21 @@ def test_parts_of_calls_have_the_spread_of_one_that_is_changed(dtype: torch.dtyp
     assert all(float(value.float().std()) > 0.1 for value in values[1:])
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_calls_of_eight_bits_keep_their_groups_where_few_are_changed_at_once(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    values = torch.rand(7, 1, 4096).to(torch.float8_e4m3fn)
+    given: list[list[Group]] = []
+    monkeypatch.setattr(reference, "_NARROW_AT_ONCE", 4096 * at_once)
+    monkeypatch.setattr(reference, "vary_parts_of_calls", lambda wide, changed, groups, *_: given.append(list(groups)))
+    groups = [Group(random.Random(seed), None) for seed in range(3)]
+    made.vary_calls(0, values, [True] * 7, groups)
+    found = [turn[place % 3] for turn in given for place in range(min(at_once, 7))][:7]
+    assert [groups.index(each) for each in found] == [0, 1, 2, 0, 1, 2, 0]
+
+
 def test_inputs_beyond_what_a_problem_takes_are_found_out_later_too() -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
     assert made.kinds.takes("parts", SEED)
@@ -479,7 +494,7 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mib", "calls", "on_several_streams"),
-    [(1, 32, 32), (16, 16, 32), (32, 8, 32), (33, 7, 31), (64, 4, 16), (65, 0, 15), (256, 0, 4), (257, 0, 0)],
+    [(1, 32, 32), (16, 16, 32), (32, 8, 31), (33, 7, 31), (64, 4, 15), (65, 0, 15), (255, 0, 4), (256, 0, 0)],
 )
 def test_calls_with_large_inputs_are_not_made_one_by_one(mib: int, calls: int, on_several_streams: int) -> None:
     made: Any = SimpleNamespace(input_bytes=mib << 20)

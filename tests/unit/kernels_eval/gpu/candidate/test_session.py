@@ -263,6 +263,8 @@ class OutlastedWatch:
     def wait_until_told(self) -> float | None:
         return None
 
+    is_told = False
+
 
 def test_the_sample_of_a_call_that_outlasts_its_looks_is_taken_at_its_end(
     page: GatePage, monkeypatch: pytest.MonkeyPatch
@@ -280,6 +282,26 @@ def test_the_sample_of_a_call_that_outlasts_its_looks_is_taken_at_its_end(
     assert [step for step in done if "sample_call" in step or step == "keep_looks"] == [
         step for call in range(3) for step in (f"sample_call {call}", "keep_looks")
     ]
+    assert not any(call.is_told for call in prepared.answered().serial)
+
+
+def test_the_samples_of_a_round_count_until_they_came(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not until the driver has said so."""
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers), page, monkeypatch)
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(GatePage, "ended", 3)
+    calls = noted([])
+
+    def sample_at_once() -> float:
+        came_s = time.perf_counter()
+        time.sleep(0.05)
+        return came_s
+
+    calls.sample_at_once = sample_at_once
+    prepared = session.prepare(calls, RoundRequest(gated=True), 1.0)
+    prepared.make()
+    assert prepared.answered().sample_s < 0.05
 
 
 def test_a_slow_copy_engine_is_seen_in_the_samples_of_a_round(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,5 +14,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyEngine]:
     made = CopyEngine()
     made.start()
     yield made
+    made.is_given_up = True
     made.work.join()
     made.work.put(None)

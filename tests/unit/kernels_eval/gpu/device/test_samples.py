@@ -104,6 +104,43 @@ def test_an_end_that_is_never_told_holds_nobody_up(engine: CopyEngine) -> None:
     assert came_s - started > 0.1
 
 
+def test_an_end_that_is_taken_back_is_told_again(engine: CopyEngine) -> None:
+    """A candidate can do that as long as it lives."""
+    outputs = Outputs(engine)
+    outputs.queue()
+    outputs.memory.fill_(5)
+    told: list[int] = []
+
+    def tell() -> None:
+        told.append(1)
+        if len(told) > 1:
+            outputs.tell()
+
+    found, _ = outputs.samples.wait(tell)
+    assert bool((found == 5).all())
+    assert len(told) == 2
+
+
+def test_a_slow_sample_without_a_word_tells_no_end(engine: CopyEngine) -> None:
+    """The looks at the next call would find it told."""
+    outputs = Outputs(engine)
+    engine.period_s = 0.3
+    outputs.memory.fill_(5)
+    outputs.queue(at_end=False)
+    assert bool((outputs.samples.wait(never).rows == 5).all())
+
+
+def test_a_copy_that_cannot_be_queued_is_not_waited_for(engine: CopyEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise CudaError("cuMemcpy2DAsync: CUDA_ERROR_INVALID_VALUE")
+
+    monkeypatch.setattr(engine, "queue_rows", refused)
+    outputs = Outputs(engine)
+    with pytest.raises(CudaError):
+        outputs.queue(at_end=False)
+    assert not outputs.samples.are_queued
+
+
 def test_a_driver_that_holds_no_stream_takes_none_at_the_end(
     engine: CopyEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -289,6 +290,8 @@ def test_samples_are_those_of_the_end_that_the_device_tells(
         transport.queue_pieces(512, 1024, 2)
 
     queued()
+    whole[HEAD_BYTES:].fill_(2)
+    time.sleep(0.02)  # in which a copy would come that waits for something else
     whole[HEAD_BYTES:].fill_(3)
     transport._end.fill_(1)
     engine.work.join()

@@ -63,6 +63,7 @@ def test_looks_after_an_honest_end_see_final_outputs_alone(engine: CopyEngine) -
         call.queue(group)
         engine.before_look = lambda look, group=group: (look == 9 and call.write(), look == 11 and call.tell(group))
         assert call.until_told(group) is not None
+        assert call.watch.is_told
         pieces = call.watch.pieces_after_end()
         assert pieces.shape == (LOOKS - 11, PIECE_BYTES)
         assert bool((pieces == 5).all())
@@ -116,6 +117,7 @@ def test_an_end_that_the_device_is_never_told_is_waited_for_until_no_look_is_lef
     told = call.watch.wait_until_told()
     assert told is not None
     assert told - ended >= (LOOKS - 10) * engine.period_s
+    assert not call.watch.is_told
     assert len(call.watch.pieces_after_end()) == 0
 
 
@@ -129,6 +131,7 @@ def test_nothing_is_known_of_a_call_that_outlasts_the_looks(engine: CopyEngine) 
     call.write()
     call.tell(1)
     assert call.until_told(1) is None
+    assert not call.watch.is_told
     assert len(call.watch.pieces_after_end()) == 0
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.gpu.device.memory_rates import MemoryRates, floor_s, peak_s
-from kernels_eval.gpu.timing.statistics import estimate, is_settled, overlapped_s, sol_score
+from kernels_eval.gpu.timing.statistics import beside_candidate, estimate, is_settled, overlapped_s, sol_score
 
 H100 = MemoryRates(3.35e12, 50 << 20, 989e12)
 
@@ -106,10 +106,27 @@ def test_on_several_streams_each_difference_is_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("quiet_us", "alone_us", "beside_us", "found_us"),
+    [
+        (40.0, 37.0, 40.0, (40.0, 37.0)),
+        (40.0, None, 41.0, (40.0, None)),
+        (46.7, 37.1, 40.5, (40.5, 37.1)),  # what fresh inputs spare is what they spare beside a candidate
+        (46.7, 45.0, 40.5, (40.5, 40.5)),  # a slower place of its tensors is no time of a call alone
+        (35.0, 36.0, 26.7, (26.7, 27.7)),
+        (35.0, 36.0, 60.0, (35.0, 36.0)),  # slowed beside a candidate
+    ],
+)
+def test_the_references_two_times_are_those_of_one_place(
+    quiet_us: float, alone_us: float | None, beside_us: float, found_us: tuple[float, float | None]
+) -> None:
+    assert beside_candidate(quiet_us, alone_us, beside_us) == pytest.approx(found_us)
+
+
+@pytest.mark.parametrize(
     ("reference_serial_s", "read_s", "late_s"),
     [
         (1.45e-4, 2e-5, 1e-5),  # fresh inputs spare both 5 µs
-        (1.2e-4, 2e-5, 2.5e-5),  # no more than it takes to read them
+        (1.2e-4, 2e-5, 1.5e-5),  # no more than the cache is faster by
         (1.6e-4, 2e-5, 0.0),  # a call alone takes 10 µs longer
     ],
 )
@@ -118,6 +135,8 @@ def test_fresh_inputs_spare_calls_on_several_streams_what_they_spare_the_referen
 ) -> None:
     found = overlapped_s(4.7e-5, 5.2e-5, 1.5e-4, reference_serial_s, has_side_streams=True, read_s=read_s)
     assert found == pytest.approx(late_s)
+    host = overlapped_s(4.7e-5, 5.2e-5, 1.5e-4, 1.45e-4, gated=False, has_side_streams=True, read_s=read_s)
+    assert host == pytest.approx(5e-6), "the host's time is spared nothing"
 
 
 @pytest.mark.parametrize(

@@ -243,13 +243,13 @@ def _rest(flat: torch.Tensor, parts: "_Parts", spread: Spread, near: torch.Tenso
 
 def _apply(changes: Sequence[_Change]) -> None:
     """Multiply elements and add to them. What is on the host comes by one copy."""
-    on_host = [each for change in changes for each in change[1:] if each.device.type == "cpu"]
-    if not on_host:
-        brought = iter(())
-    else:
+    on_host = [each.reshape(-1) for change in changes for each in change[1:] if each.device.type == "cpu"]
+    if on_host:
         elements = changes[0].elements
-        packed = torch.cat([each.reshape(-1) for each in on_host]).to(elements.dtype)
-        brought = iter(packed.to(elements.device, non_blocking=True).split([each.numel() for each in on_host]))
+        packed = torch.cat(on_host).to(elements.dtype).to(elements.device, non_blocking=True)
+        brought = iter(packed.split([len(each) for each in on_host]))
+    else:
+        brought = iter(())
     for elements, *both in changes:
         factor, offset = (
             next(brought).view(each.shape) if each.device.type == "cpu" else each.to(elements.dtype) for each in both

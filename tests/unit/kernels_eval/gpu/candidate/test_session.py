@@ -93,6 +93,14 @@ def session_with(candidate: Candidate, page: GatePage, monkeypatch: pytest.Monke
     return Session(unused, unused, 0, page)
 
 
+def session_of_one_round(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """Return a session whose candidate makes one round, of which the device has told the end already."""
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
+    monkeypatch.setattr(GatePage, "ended", 3)
+    return session_with(Candidate(answers), page, monkeypatch)
+
+
 def noted(done: list[str]) -> Any:
     names = ("publish", "complete", "sample_at_end", "sample_at_once", "sample", "collect", "stage", "forget_samples")
     steps: dict[str, Any] = {name: (lambda name=name: done.append(name) or time.perf_counter()) for name in names}
@@ -270,10 +278,7 @@ def test_the_sample_of_a_call_that_outlasts_its_looks_is_taken_at_its_end(
     page: GatePage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge's work with the looks is no time of the call: of one of 0.13 ms it counted as 0.1."""
-    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
-    session = session_with(Candidate(answers), page, monkeypatch)
-    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
-    monkeypatch.setattr(GatePage, "ended", 3)
+    session = session_of_one_round(page, monkeypatch)
     calls = noted(done := [])
     calls.watch = lambda call: OutlastedWatch()
     calls.keep_looks = lambda watch: done.append("keep_looks")
@@ -287,10 +292,7 @@ def test_the_sample_of_a_call_that_outlasts_its_looks_is_taken_at_its_end(
 
 def test_the_samples_of_a_round_count_until_they_came(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not until the driver has said so."""
-    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
-    session = session_with(Candidate(answers), page, monkeypatch)
-    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
-    monkeypatch.setattr(GatePage, "ended", 3)
+    session = session_of_one_round(page, monkeypatch)
     calls = noted([])
 
     def sample_at_once() -> float:
@@ -306,10 +308,7 @@ def test_the_samples_of_a_round_count_until_they_came(page: GatePage, monkeypatc
 
 def test_a_slow_copy_engine_is_seen_in_the_samples_of_a_round(page: GatePage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow it is for whatever the judge reads: nothing is taken off that was measured beside a candidate."""
-    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
-    session = session_with(Candidate(answers), page, monkeypatch)
-    monkeypatch.setattr(page, "wait_until_seen", lambda group=1: None)
-    monkeypatch.setattr(GatePage, "ended", 3)
+    session = session_of_one_round(page, monkeypatch)
     calls = noted([])
     calls.sample_at_once = lambda: time.sleep(0.02) or time.perf_counter()
     prepared = session.prepare(calls, RoundRequest(gated=True, held=True), 1.0)
